@@ -1,0 +1,41 @@
+"""``hloscope audit``."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+import typer
+
+from hloscope.cli.answer import answer
+from hloscope.cli.lazy import SectionedCommand
+from hloscope.cli.options import OutputOptions, SourceOptions, spread
+from hloscope.pipeline.findings import Severity
+
+__all__ = ["app"]
+
+app = typer.Typer(add_completion=False, rich_markup_mode=None)
+
+
+@app.command(cls=SectionedCommand)
+@spread
+def audit(
+    options: SourceOptions,
+    output: OutputOptions,
+    fail_on: Annotated[
+        Severity | None,
+        typer.Option("--fail-on", help="Exit 1 when a finding is at least this severe."),
+    ] = None,
+) -> int:
+    """Nine classes of antipattern, each with a verdict.
+
+    Every class is found, none found, or not checked with the reason. Exits 0
+    after a report, whatever it says, unless --fail-on asks otherwise.
+
+    \b
+    hloscope audit --arch unet --target h100
+    hloscope audit train.py:step --fail-on warning
+    hloscope audit xla_dump_dir/ --module jit_train_step
+    """
+    import hloscope
+
+    return answer(hloscope.audit, options, output, fail_on)

@@ -1,0 +1,49 @@
+"""What hloscope knows of by name: architectures, chips and rules, as reports."""
+
+from __future__ import annotations
+
+from hloscope.pipeline.findings import Column, Quantity, Report, Table, Unit
+from hloscope.pipeline.loading import load_passes
+from hloscope.pipeline.rules import RULES
+
+__all__ = ["archs", "rules"]
+
+
+def archs() -> Report:
+    """The architectures that ``--arch`` takes, and the options of each."""
+    from hloscope.models import registry
+
+    specs = [registry.get(name) for name in registry.names()]
+    table = Table(
+        "archs",
+        "Architectures",
+        (Column("name"), Column("presets"), Column("mesh axes"), Column("what it is")),
+        tuple(
+            (s.name, ", ".join(s.presets), ", ".join(s.axes), s.description) for s in specs
+        ),
+    )
+    options = [
+        (spec.name, option.name, ", ".join(option.choices) or "a whole number", option.help)
+        for spec in specs
+        for option in spec.options
+    ]
+    settings = Table(
+        "settings",
+        "Options for --set",
+        (Column("arch"), Column("option"), Column("values"), Column("what it changes")),
+        tuple(options),
+    )
+    return Report("archs", "", {}, tables=(table, settings))
+
+
+def rules() -> Report:
+    """The rules that the audit runs."""
+    load_passes()
+    table = Table(
+        "rules",
+        "Rules",
+        (Column("code"), Column("name"), Column("class"), Column("what it looks for")),
+        tuple((r.code, r.name, r.category.title, r.summary) for r in RULES.values()),
+    )
+    number = Quantity("rules", len(RULES), Unit.COUNT)
+    return Report("explain", "", {"rules": number}, tables=(table,))

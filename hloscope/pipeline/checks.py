@@ -1,0 +1,88 @@
+"""Checks for CI: named sets of rules that must find nothing."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from difflib import get_close_matches
+
+from hloscope.errors import Unavailable, UsageError
+from hloscope.pipeline.audit import AuditSubject, plural, run_rule, sort_findings, trust_of
+from hloscope.pipeline.findings import Report
+from hloscope.pipeline.rules import RULES, Rule
+from hloscope.pipeline.session import Session
+
+__all__ = ["CHECKS", "Check", "check", "find_check"]
+
+
+@dataclass(frozen=True, slots=True)
+class Check:
+    """What must hold, and which rules find where it does not.
+
+    Attributes:
+        name: As in ``hloscope check NAME``.
+        codes: Codes of the rules; one finding of any of them breaks the check.
+        holds: What is true when it passes, as a sentence without its full stop.
+    """
+
+    name: str
+    codes: tuple[str, ...]
+    holds: str
+
+
+CHECKS: Mapping[str, Check] = {
+    one.name: one
+    for one in (Check("donation", ("HS701",), "Every state leaf is aliased to a result"),)
+}
+"""The checks by name."""
+
+
+def find_check(name: str) -> Check:
+    """The check of that name.
+
+    Raises:
+        UsageError: There is none; the hint names the nearest ones.
+    """
+    if name in CHECKS:
+        return CHECKS[name]
+    near = get_close_matches(name, CHECKS) or list(CHECKS)
+    raise UsageError(f"there is no check {name!r}", hint=f"Try one of: {', '.join(near)}.")
+
+
+def check(
+    session: Session, subject: AuditSubject, wanted: Check, rules: Mapping[str, Rule] = RULES
+) -> Report:
+    """Run the rules of one check.
+
+    Returns:
+        A report whose ``passed`` says whether it holds.
+
+    Raises:
+        Unavailable: A rule could not look, so nothing can be said either way.
+    """
+    outcomes = [run_rule(session, rules[code]) for code in wanted.codes]
+    for outcome in outcomes:
+        if outcome.unavailable is not None:
+            raise Unavailable(
+                f"cannot tell: {outcome.unavailable}",
+                place=f"check {wanted.name}, {outcome.rule.code}",
+                hint="Check a step (--arch NAME or file.py:attr) rather than a bare dump.",
+            )
+    findings = sort_findings([finding for o in outcomes for finding in o.findings])
+    failures = tuple(f"{o.rule.code} failed: {o.failure}" for o in outcomes if o.failure)
+    passed = not findings and not failures
+    trust, note = trust_of(session)
+    summary = wanted.holds + "." if passed else f"Does not hold: {wanted.holds.lower()}"
+    if not passed:
+        summary += f" ({plural(len(findings), 'finding')})." if findings else "; it failed inside."
+    return Report(
+        command=f"check {wanted.name}",
+        subject=subject.name,
+        header=subject.header(),
+        findings=findings,
+        trust=trust,
+        summary=summary,
+        passed=passed,
+        notes=(note,) if note else (),
+        failures=failures,
+    )

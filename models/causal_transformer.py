@@ -1,0 +1,238 @@
+"""A decoder-only language model with rotary positions, gated MLPs and a tied head.
+
+The head's product keeps float32 operands, as many training codes do for the
+loss's sake; everything before it computes in ``dtype``.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, replace
+from typing import Any, cast
+
+import jax
+import jax.numpy as jnp
+import optax
+from flax import nnx
+from jax.typing import DTypeLike
+
+from hloscope.ir.signature import Role
+from hloscope.models.blocks import Attention, AttentionRoute, GatedMlp
+from hloscope.models.sharding import Constrain
+from hloscope.models.training import (
+    Parameters,
+    State,
+    Training,
+    adamw,
+    create_state,
+    parameters_of,
+    update,
+)
+
+__all__ = ["PRESETS", "CausalTransformer", "TransformerConfig", "training"]
+
+_REMAT_POLICIES: dict[str, Callable[..., bool] | None] = {
+    "full": None,
+    "dots": jax.checkpoint_policies.dots_saveable,
+}
+
+
+@dataclass(frozen=True)
+class TransformerConfig:
+    """Shapes of the model and of its training batch.
+
+    Attributes:
+        layers: Number of decoder layers.
+        width: Channels of a token.
+        heads: Attention heads; ``width / heads`` is even.
+        hidden: Channels between the products of the gated MLP.
+        vocabulary: Number of distinct tokens.
+        tokens: Tokens of a sequence.
+        batch: Sequences in a step.
+        dtype: Of activations and products, the head's aside.
+        attention: See ``hloscope.models.blocks.attend``.
+        remat: ``none``, ``full`` (a layer keeps only its input) or ``dots`` (it
+            also keeps the results of its products).
+        scan_layers: Whether one loop runs over stacked layers.
+        learning_rate: Of AdamW.
+    """
+
+    layers: int
+    width: int
+    heads: int
+    hidden: int
+    vocabulary: int
+    tokens: int
+    batch: int
+    dtype: DTypeLike = jnp.bfloat16
+    attention: AttentionRoute = "xla"
+    remat: str = "none"
+    scan_layers: bool = False
+    learning_rate: float = 3e-4
+
+
+PRESETS = {
+    "smoke": TransformerConfig(
+        layers=2,
+        width=64,
+        heads=4,
+        hidden=256,
+        vocabulary=256,
+        tokens=32,
+        batch=8,
+        learning_rate=3e-3,
+    ),
+    "small": TransformerConfig(
+        layers=3, width=768, heads=12, hidden=3072, vocabulary=50304, tokens=512, batch=16
+    ),
+}
+
+
+class DecoderLayer(nnx.Module):
+    """Causal attention and a gated MLP, each around a shortcut behind an RMSNorm."""
+
+    def __init__(self, config: TransformerConfig, *, rngs: nnx.Rngs) -> None:
+        width, dtype = config.width, config.dtype
+        self.norm1 = nnx.RMSNorm(width, dtype=dtype, rngs=rngs)
+        self.attention = Attention(
+            width,
+            width,
+            config.heads,
+            rotary=True,
+            causal=True,
+            route=config.attention,
+            dtype=dtype,
+            rngs=rngs,
+        )
+        self.norm2 = nnx.RMSNorm(width, dtype=dtype, rngs=rngs)
+        self.mlp = GatedMlp(width, config.hidden, dtype=dtype, rngs=rngs)
+
+    def __call__(self, tokens: jax.Array) -> jax.Array:
+        """Map ``[batch, tokens, width]`` to the same shape."""
+        with jax.named_scope("attention"):
+            normed = self.norm1(tokens)
+            tokens = tokens + self.attention(normed, normed)
+        with jax.named_scope("mlp"):
+            return tokens + self.mlp(self.norm2(tokens))
+
+
+class CausalTransformer(nnx.Module):
+    """Embedding, decoder layers, and the embedding again as the head."""
+
+    def __init__(self, config: TransformerConfig, *, rngs: nnx.Rngs) -> None:
+        self.remat = config.remat
+        self.embed = nnx.Embed(
+            config.vocabulary,
+            config.width,
+            dtype=config.dtype,
+            embedding_init=nnx.initializers.normal(0.02),
+            rngs=rngs,
+        )
+        # One module of stacked parameters, or one module a layer.
+        self.layers: DecoderLayer | nnx.List[DecoderLayer]
+        if config.scan_layers:
+
+            @nnx.split_rngs(splits=config.layers)
+            @nnx.vmap
+            def stack(rngs: nnx.Rngs) -> DecoderLayer:
+                return DecoderLayer(config, rngs=rngs)
+
+            self.layers = stack(rngs)
+        else:
+            self.layers = nnx.List([DecoderLayer(config, rngs=rngs) for _ in range(config.layers)])
+        self.norm = nnx.RMSNorm(config.width, dtype=config.dtype, rngs=rngs)
+
+    def __call__(self, tokens: jax.Array, constrain: Constrain) -> jax.Array:
+        """Predict the next token at every place.
+
+        Args:
+            tokens: int32, ``[batch, tokens]``.
+            constrain: Applied to the activations between layers.
+
+        Returns:
+            Logits, float32, ``[batch, tokens, vocabulary]``.
+        """
+        with jax.named_scope("embed"):
+            hidden = constrain(self.embed(tokens))
+        if isinstance(self.layers, DecoderLayer):
+            run, params = self._runner(self.layers, constrain)
+            with jax.named_scope("layers"):
+                hidden, _ = jax.lax.scan(lambda x, p: (run(p, x), None), hidden, params)
+        else:
+            for index, layer in enumerate(self.layers):
+                run, params = self._runner(layer, constrain)
+                with jax.named_scope(f"layer_{index}"):
+                    hidden = run(params, hidden)
+        with jax.named_scope("head"):
+            hidden = self.norm(hidden).astype(jnp.float32)
+            return constrain(jnp.einsum("btc,vc->btv", hidden, self.embed.embedding[...]))
+
+    def _runner(self, layer: Any, constrain: Constrain) -> tuple[Callable[..., jax.Array], Any]:
+        """The layer as a function of its parameters and input, and its parameters."""
+        graphdef, params = nnx.split(layer)
+
+        def run(params: Any, hidden: jax.Array) -> jax.Array:
+            decoder: DecoderLayer = nnx.merge(graphdef, params)
+            return constrain(decoder(hidden))
+
+        if self.remat == "none":
+            return run, params
+        return jax.checkpoint(run, policy=_REMAT_POLICIES[self.remat]), params
+
+
+def training(preset: str, settings: Mapping[str, str]) -> Training:
+    """The language model's training.
+
+    Its step takes ``state``, and ``batch`` with ``tokens`` and ``targets``, the
+    tokens one place on (int32, ``[batch, tokens]`` each). Nothing in it is
+    random.
+
+    Args:
+        preset: A key of ``PRESETS``.
+        settings: Options as the registry checked them.
+    """
+    config = PRESETS[preset]
+    config = replace(
+        config,
+        batch=int(settings.get("batch", config.batch)),
+        dtype=jnp.dtype(settings["dtype"]),
+        attention=cast("AttentionRoute", settings["attention"]),
+        remat=settings["remat"],
+        scan_layers=settings["scan_layers"] == "true",
+    )
+
+    def create(rngs: nnx.Rngs) -> CausalTransformer:
+        return CausalTransformer(config, rngs=rngs)
+
+    graphdef, _ = parameters_of(nnx.eval_shape(lambda: create(nnx.Rngs(0))))
+    optimizer = adamw(config.learning_rate)
+
+    def make_step(constrain: Constrain) -> Any:
+        def causal_transformer_step(
+            state: State, batch: Mapping[str, jax.Array]
+        ) -> tuple[State, dict[str, jax.Array]]:
+            def loss(params: Parameters) -> jax.Array:
+                model: CausalTransformer = nnx.merge(graphdef, params)
+                logits = model(batch["tokens"], constrain)
+                with jax.named_scope("loss"):
+                    losses = optax.softmax_cross_entropy_with_integer_labels(
+                        logits, batch["targets"]
+                    )
+                    return jnp.mean(losses)
+
+            return update(state, loss, optimizer)
+
+        return causal_transformer_step
+
+    def example(key: jax.Array) -> tuple[Any, ...]:
+        shape = (config.batch, config.tokens + 1)
+        text = jax.random.randint(key, shape, 0, config.vocabulary)
+        return ({"tokens": text[:, :-1], "targets": text[:, 1:]},)
+
+    return Training(
+        name=f"causal_transformer ({preset})",
+        make_step=make_step,
+        init=create_state(create, optimizer),
+        example=example,
+        roles=(Role.BATCH,),
+    )

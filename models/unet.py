@@ -1,0 +1,357 @@
+"""A diffusion UNet that learns the noise in an image, given a caption's embedding.
+
+Residual blocks with group normalization and SiLU, a time embedding in each,
+and attention to the image and to the text at the lower resolutions, after Ho
+et al. (arXiv:2006.11239) and Rombach et al. (arXiv:2112.10752).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from typing import Any, cast
+
+import jax
+import jax.numpy as jnp
+from flax import nnx
+from jax.typing import DTypeLike
+
+from hloscope.ir.signature import Role
+from hloscope.models.blocks import (
+    Attention,
+    AttentionRoute,
+    ResidualBlock,
+    group_norm,
+    sinusoidal_embedding,
+)
+from hloscope.models.sharding import Constrain
+from hloscope.models.training import (
+    Parameters,
+    State,
+    Training,
+    adamw,
+    create_state,
+    parameters_of,
+    update,
+)
+
+__all__ = ["PRESETS", "UNet", "UNetConfig", "training"]
+
+# Of the captions, this share is replaced by the null condition, so that one
+# model learns both terms of classifier-free guidance (arXiv:2207.12598).
+NULL_SHARE = 0.1
+
+
+@dataclass(frozen=True)
+class UNetConfig:
+    """Shapes of the UNet and of its training batch.
+
+    Attributes:
+        image_size: Height and width of the image in pixels.
+        widths: Channels of each level, from the full resolution down; each
+            level has half the resolution of the one before.
+        blocks: Residual blocks of a level on the way down; as many on the way up.
+        attention_levels: Levels whose residual blocks are followed by attention.
+        heads: Attention heads.
+        time_width: Channels of the time embedding.
+        text_tokens: Tokens of a caption's embedding.
+        text_width: Channels of a caption's embedding.
+        batch: Images in a step.
+        dtype: Of activations and products.
+        attention: See ``hloscope.models.blocks.attend``.
+        learning_rate: Of AdamW.
+    """
+
+    image_size: int
+    widths: tuple[int, ...]
+    blocks: int
+    attention_levels: tuple[int, ...]
+    heads: int
+    time_width: int
+    text_tokens: int
+    text_width: int
+    batch: int
+    dtype: DTypeLike = jnp.bfloat16
+    attention: AttentionRoute = "xla"
+    learning_rate: float = 2e-4
+
+
+PRESETS = {
+    "smoke": UNetConfig(
+        image_size=16,
+        widths=(16, 32),
+        blocks=1,
+        attention_levels=(1,),
+        heads=2,
+        time_width=32,
+        text_tokens=8,
+        text_width=32,
+        batch=8,
+        learning_rate=2e-3,
+    ),
+    "small": UNetConfig(
+        image_size=64,
+        widths=(96, 128, 160),
+        blocks=2,
+        attention_levels=(2,),
+        heads=5,
+        time_width=384,
+        text_tokens=77,
+        text_width=768,
+        batch=16,
+    ),
+}
+
+
+class AttentionBlock(nnx.Module):
+    """Attention of the pixels to each other, then to the text, each around a shortcut."""
+
+    def __init__(self, width: int, config: UNetConfig, *, rngs: nnx.Rngs) -> None:
+        def attention(context_width: int) -> Attention:
+            return Attention(
+                width,
+                context_width,
+                config.heads,
+                route=config.attention,
+                dtype=config.dtype,
+                rngs=rngs,
+            )
+
+        self.norm1 = group_norm(width, dtype=config.dtype, rngs=rngs)
+        self.to_image = attention(width)
+        self.norm2 = group_norm(width, dtype=config.dtype, rngs=rngs)
+        self.to_text = attention(config.time_width)
+
+    def __call__(self, image: jax.Array, text: jax.Array) -> jax.Array:
+        """Map ``[batch, h, w, width]`` to the same shape."""
+        pixels = image.reshape(image.shape[0], -1, image.shape[-1])
+        normed = self.norm1(pixels)
+        pixels = pixels + self.to_image(normed, normed)
+        pixels = pixels + self.to_text(self.norm2(pixels), text)
+        return pixels.reshape(image.shape)
+
+
+class Stage(nnx.Module):
+    """A residual block, and attention behind it at levels that have it."""
+
+    def __init__(
+        self, width: int, out_width: int, config: UNetConfig, *, attends: bool, rngs: nnx.Rngs
+    ) -> None:
+        self.block = ResidualBlock(
+            width, out_width, config.time_width, dtype=config.dtype, rngs=rngs
+        )
+        if attends:
+            self.attention = AttentionBlock(out_width, config, rngs=rngs)
+        self.attends = attends
+
+    def __call__(self, image: jax.Array, time: jax.Array, text: jax.Array) -> jax.Array:
+        """Map ``[batch, h, w, width]`` to ``[batch, h, w, out_width]``."""
+        with jax.named_scope("block"):
+            image = self.block(image, time)
+        if self.attends:
+            with jax.named_scope("attention"):
+                image = self.attention(image, text)
+        return image
+
+
+class UNet(nnx.Module):
+    """Predicts the noise in an image.
+
+    Each level keeps what it puts out on the way down; the way up takes these
+    up again, last first, beside its own channels.
+    """
+
+    def __init__(self, config: UNetConfig, *, rngs: nnx.Rngs) -> None:
+        dtype, widths = config.dtype, config.widths
+
+        def stage(width: int, out_width: int, level: int) -> Stage:
+            attends = level in config.attention_levels
+            return Stage(width, out_width, config, attends=attends, rngs=rngs)
+
+        self.dtype = dtype
+        self.time_width = config.time_width
+        self.time_in = nnx.Linear(config.time_width, config.time_width, dtype=dtype, rngs=rngs)
+        self.time_out = nnx.Linear(config.time_width, config.time_width, dtype=dtype, rngs=rngs)
+        self.text_in = nnx.Linear(config.text_width, config.time_width, dtype=dtype, rngs=rngs)
+        self.conv_in = nnx.Conv(3, widths[0], (3, 3), dtype=dtype, rngs=rngs)
+
+        width = widths[0]
+        kept: list[list[int]] = []
+        down: list[nnx.List[Stage]] = []
+        shrink: list[nnx.Conv] = []
+        for level, out_width in enumerate(widths):
+            if level:
+                shrink.append(
+                    nnx.Conv(width, width, (3, 3), strides=(2, 2), dtype=dtype, rngs=rngs)
+                )
+            stages = []
+            for _ in range(config.blocks):
+                stages.append(stage(width, out_width, level))
+                width = out_width
+            down.append(nnx.List(stages))
+            kept.append([out_width] * config.blocks)
+        self.down = nnx.List(down)
+        self.shrink = nnx.List(shrink)
+
+        self.middle = nnx.List([stage(width, width, len(widths) - 1) for _ in range(2)])
+
+        up: list[nnx.List[Stage]] = []
+        grow: list[nnx.Conv] = []
+        for level in reversed(range(len(widths))):
+            out_width = widths[level]
+            stages = []
+            for skip in reversed(kept[level]):
+                stages.append(stage(width + skip, out_width, level))
+                width = out_width
+            up.append(nnx.List(stages))
+            if level:
+                grow.append(nnx.Conv(width, widths[level - 1], (3, 3), dtype=dtype, rngs=rngs))
+                width = widths[level - 1]
+        self.up = nnx.List(up)
+        self.grow = nnx.List(grow)
+
+        self.norm_out = group_norm(width, dtype=dtype, rngs=rngs)
+        self.conv_out = nnx.Conv(
+            width, 3, (3, 3), dtype=dtype, kernel_init=nnx.initializers.zeros, rngs=rngs
+        )
+
+    def __call__(
+        self, image: jax.Array, time: jax.Array, text: jax.Array, constrain: Constrain
+    ) -> jax.Array:
+        """Predict the noise.
+
+        Args:
+            image: Noisy images, ``[batch, size, size, 3]``.
+            time: From 0 (no noise) to 1 (only noise), ``[batch]``.
+            text: Captions' embeddings, ``[batch, text_tokens, text_width]``.
+            constrain: Applied to the activations between stages.
+
+        Returns:
+            ``[batch, size, size, 3]`` in float32.
+        """
+        with jax.named_scope("time"):
+            time = sinusoidal_embedding(time, self.time_width).astype(self.dtype)
+            time = self.time_out(nnx.silu(self.time_in(time)))
+        with jax.named_scope("text"):
+            text = self.text_in(text)
+        with jax.named_scope("conv_in"):
+            image = constrain(self.conv_in(image.astype(self.dtype)))
+        kept: list[jax.Array] = []
+        for level, stages in enumerate(self.down):
+            if level:
+                with jax.named_scope(f"shrink_{level - 1}"):
+                    image = self.shrink[level - 1](image)
+            for index, stage in enumerate(stages):
+                with jax.named_scope(f"down_{level}_{index}"):
+                    image = constrain(stage(image, time, text))
+                kept.append(image)
+        for index, stage in enumerate(self.middle):
+            with jax.named_scope(f"middle_{index}"):
+                image = constrain(stage(image, time, text))
+        for level, stages in enumerate(self.up):
+            for index, stage in enumerate(stages):
+                with jax.named_scope(f"up_{level}_{index}"):
+                    joined = jnp.concatenate((image, kept.pop()), axis=-1)
+                    image = constrain(stage(joined, time, text))
+            if level < len(self.grow):
+                with jax.named_scope(f"grow_{level}"):
+                    image = self.grow[level](_double(image))
+        with jax.named_scope("conv_out"):
+            noise: jax.Array = self.conv_out(nnx.silu(self.norm_out(image)))
+            return noise.astype(jnp.float32)
+
+
+def training(preset: str, settings: Mapping[str, str]) -> Training:
+    """The UNet's training.
+
+    Its step takes ``state``; ``batch`` with ``image`` (uint8,
+    ``[batch, size, size, 3]``) and ``text``
+    (``[batch, text_tokens, text_width]``); ``key``, the same for every step,
+    into which the step's number is folded; and ``null_text``, the embedding of
+    the empty caption (``[text_tokens, text_width]``), which is encoded once, not
+    in the step.
+
+    Args:
+        preset: A key of ``PRESETS``.
+        settings: Options as the registry checked them.
+    """
+    config = PRESETS[preset]
+    config = replace(
+        config,
+        batch=int(settings.get("batch", config.batch)),
+        dtype=jnp.dtype(settings["dtype"]),
+        attention=cast("AttentionRoute", settings["attention"]),
+    )
+
+    def create(rngs: nnx.Rngs) -> UNet:
+        return UNet(config, rngs=rngs)
+
+    graphdef, _ = parameters_of(nnx.eval_shape(lambda: create(nnx.Rngs(0))))
+    optimizer = adamw(config.learning_rate)
+
+    def make_step(constrain: Constrain) -> Any:
+        def unet_step(
+            state: State, batch: Mapping[str, jax.Array], key: jax.Array, null_text: jax.Array
+        ) -> tuple[State, dict[str, jax.Array]]:
+            key = jax.random.fold_in(key, state["step"])
+
+            def loss(params: Parameters) -> jax.Array:
+                model: UNet = nnx.merge(graphdef, params)
+                return _noise_loss(model, batch, key, null_text, constrain)
+
+            return update(state, loss, optimizer)
+
+        return unet_step
+
+    def example(key: jax.Array) -> tuple[Any, ...]:
+        pixels, captions, empty, steps = jax.random.split(key, 4)
+        image_shape = (config.batch, config.image_size, config.image_size, 3)
+        text_shape = (config.text_tokens, config.text_width)
+        batch = {
+            "image": jax.random.randint(pixels, image_shape, 0, 256).astype(jnp.uint8),
+            "text": jax.random.normal(captions, (config.batch, *text_shape), config.dtype),
+        }
+        return batch, steps, jax.random.normal(empty, text_shape, config.dtype)
+
+    return Training(
+        name=f"unet ({preset})",
+        make_step=make_step,
+        init=create_state(create, optimizer),
+        example=example,
+        roles=(Role.BATCH, Role.RNG, Role.FROZEN),
+    )
+
+
+def _noise_loss(
+    model: UNet,
+    batch: Mapping[str, jax.Array],
+    key: jax.Array,
+    null_text: jax.Array,
+    constrain: Constrain,
+) -> jax.Array:
+    """Mean squared error of the predicted noise at random times.
+
+    The noise's share follows the cosine schedule of Nichol and Dhariwal
+    (arXiv:2102.09672) with no offset, evaluated at a continuous time.
+    """
+    with jax.named_scope("diffuse"):
+        time_key, noise_key, null_key = jax.random.split(key, 3)
+        image = batch["image"].astype(jnp.float32) / 127.5 - 1
+        size = image.shape[0]
+        time = jax.random.uniform(time_key, (size,))
+        noise = constrain(jax.random.normal(noise_key, image.shape))
+        angle = (jnp.pi / 2 * time)[:, None, None, None]
+        noisy = jnp.cos(angle) * image + jnp.sin(angle) * noise
+        dropped = jax.random.bernoulli(null_key, NULL_SHARE, (size, 1, 1))
+        text = jnp.where(dropped, null_text, batch["text"])
+    predicted = model(noisy, time, text, constrain)
+    with jax.named_scope("loss"):
+        return jnp.mean(jnp.square(predicted - noise))
+
+
+def _double(image: jax.Array) -> jax.Array:
+    """Double height and width by repeating each pixel."""
+    batch, height, width, channels = image.shape
+    grid = image[:, :, None, :, None, :]
+    grid = jnp.broadcast_to(grid, (batch, height, 2, width, 2, channels))
+    return grid.reshape(batch, 2 * height, 2 * width, channels)
