@@ -157,7 +157,7 @@ class Window:
     dimensions: tuple[WindowDimension, ...] = ()
 
 
-_WINDOW_FIELD = re.compile(r"(\w+)=([\d_x\-]+)")
+_WINDOW_FIELD = re.compile(r"(?<!\w)(\w++)=([\d_x\-]+)")
 
 
 def parse_window(text: str) -> Window:
@@ -275,7 +275,9 @@ def parse_padding(text: str) -> tuple[tuple[int, int, int], ...]:
     return tuple(triples)
 
 
-_FRONTEND = re.compile(rf"\s*([\w.$\-]+)\s*=\s*({STRING}|{BALANCED}|[^,]*)\s*(?:,|$)", re.DOTALL)
+_FRONTEND = re.compile(
+    rf"(?<![\w.$\-])([\w.$\-]++)\s*=\s*({STRING}|{BALANCED}|[^,]*)\s*(?:,|$)", re.DOTALL
+)
 
 
 def parse_frontend_attributes(text: str) -> dict[str, str]:

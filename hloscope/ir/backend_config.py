@@ -36,7 +36,7 @@ def parse_backend_config(text: str) -> dict[str, Any]:
         return {"opaque": text}
 
 
-_TYPED = re.compile(r"(.*?)\s*:\s*[\w<>]+$", re.DOTALL)
+_TYPE = re.compile(r"\s*[\w<>]+\s*$")
 _QUOTED = re.compile(STRING + r"$", re.DOTALL)
 _ENTRY = re.compile(r'\s*("?)([\w.$\-]+)\1\s*=\s*(.*)$', re.DOTALL)
 
@@ -44,13 +44,24 @@ _ENTRY = re.compile(r'\s*("?)([\w.$\-]+)\1\s*=\s*(.*)$', re.DOTALL)
 def _dictionary(text: str) -> dict[str, Any]:
     """Read ``{name = value : type, ...}``; a key alone is a unit attribute."""
     result: dict[str, Any] = {}
-    for part in split_list(text.strip()[1:-1]):
+    for part in _whole_arrays(split_list(text.strip()[1:-1])):
         entry = _ENTRY.match(part)
         if entry is None:
             result[part.strip('" ')] = True
         else:
             result[entry.group(2)] = _value(entry.group(3).strip())
     return result
+
+
+def _whole_arrays(parts: list[str]) -> list[str]:
+    """Join the pieces of ``array<i64: 1, 2>``, whose angle brackets are no brackets elsewhere."""
+    joined: list[str] = []
+    for part in parts:
+        if joined and "array<" in joined[-1] and ">" not in joined[-1]:
+            joined[-1] += f", {part}"
+        else:
+            joined.append(part)
+    return joined
 
 
 def _value(text: str) -> Any:
@@ -63,8 +74,9 @@ def _value(text: str) -> Any:
     if text.startswith("array<"):
         _, _, items = text[6:-1].partition(":")
         return [_value(part) for part in split_list(items)]
-    if typed := _TYPED.match(text):
-        return _value(typed.group(1))
+    value, colon, of_type = text.rpartition(":")
+    if colon and _TYPE.match(of_type):
+        return _value(value.strip())
     if text in ("true", "false"):
         return text == "true"
     try:
@@ -82,7 +94,5 @@ _MLIR_NAMED = {"n": "\n", "t": "\t", '"': '"', "\\": "\\"}
 
 
 def unescape_mlir(text: str) -> str:
-    """Undo MLIR's string escapes, where ``\\`` and two hex digits are one byte."""
-    return _MLIR_ESCAPE.sub(
-        lambda m: _MLIR_NAMED.get(m.group(1)) or chr(int(m.group(1), 16)), text
-    )
+    """Undo MLIR's string escapes, where a backslash and two hex digits are one byte."""
+    return _MLIR_ESCAPE.sub(lambda m: _MLIR_NAMED.get(m.group(1)) or chr(int(m.group(1), 16)), text)

@@ -16,7 +16,9 @@ class Complaint:
     hint: str
 
 
-_MLIR = re.compile(r"(?:module\b[^\n]*\{|\#loc|func\.func|builtin\.module|%\w+ = (?:stablehlo|mhlo)\.)")
+_MLIR = re.compile(
+    r"(?:module\b[^\n]*\{|\#loc|func\.func|builtin\.module|%\w+ = (?:stablehlo|mhlo)\.)"
+)
 _HLO = re.compile(r"HloModule\b|(?:ENTRY\s+)?%?[\w.\-]+\s*(?:\(|\{)")
 _OPTIMIZED = "Give optimized HLO: jitted.lower(*args).compile().as_text()."
 
@@ -24,6 +26,8 @@ _OPTIMIZED = "Give optimized HLO: jitted.lower(*args).compile().as_text()."
 def not_hlo(text: str, position: int) -> Complaint | None:
     """Say what the text at ``position`` is when it cannot be an HLO module."""
     head = text[position : position + 4096]
+    if head.startswith("HloModule"):
+        return None
     if _MLIR.match(head) or "stablehlo." in head or "func.func" in head:
         return Complaint(
             "this is MLIR (StableHLO), what JAX hands to XLA, not HLO",

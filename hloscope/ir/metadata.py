@@ -74,7 +74,7 @@ class StackFrames:
             frame_id = frame.parent
 
 
-_FIELD = re.compile(r'(\w+)=(?:"((?:[^"\\]|\\.)*+)"|(\{[^{}]*\}|[^\s,{}"]+))', re.DOTALL)
+_FIELD = re.compile(r'(?<!\w)(\w++)=(?:"((?:[^"\\]|\\.)*+)"|(\{[^{}]*\}|[^\s,{}"]+))', re.DOTALL)
 
 
 def parse_metadata(text: str) -> Metadata:
@@ -93,4 +93,4 @@ def parse_metadata(text: str) -> Metadata:
 
 
 def _integer(text: str) -> int:
-    return int(text) if text.isdecimal() else 0
+    return int(text) if text.isdecimal() and len(text) < 19 else 0

@@ -138,6 +138,11 @@ class Instruction:
         self._source = decoded
         return decoded
 
+    def replace_attributes(self, attributes: dict[str, str]) -> None:
+        """Give it other attributes; only for readers that rewrite shorthand."""
+        self._source = attributes
+        self._called = None
+
     def error(self, message: str, source: str = "") -> ParseError:
         """A typed error that points at this instruction."""
         module = self.computation.module
@@ -188,7 +193,7 @@ class Instruction:
         """Names of the computations it calls, by attribute."""
         attributes = self.attributes
         return {
-            key: tuple(part.lstrip("%") for part in split_list(attributes[key].strip("{}")))
+            key: self._decode(key, _names)
             for key in CALL_KEYS
             if key in attributes and not (key == "select" and self.opcode != "select-and-scatter")
         }
@@ -207,10 +212,9 @@ class Instruction:
     @property
     def control_predecessors(self) -> tuple[Instruction, ...]:
         """Instructions that must run first without giving it a value."""
-        names = split_list(self.attributes.get("control-predecessors", "{}").strip("{}"))
         result = []
-        for name in names:
-            found = self.computation.get(name.lstrip("%"))
+        for name in self._decode("control-predecessors", _names) or ():
+            found = self.computation.get(name)
             if found is None:
                 raise self.error(f"there is no control predecessor {name}")
             result.append(found)
@@ -344,6 +348,11 @@ class Instruction:
         if isinstance(source, (str, dict)):
             return Literal(self.shape, self.payload)
         return source.literal(self.shape)
+
+
+def _names(text: str) -> tuple[str, ...]:
+    """Names in ``%a`` or ``{%a, %b}``."""
+    return tuple(part.lstrip("%") for part in split_list(text.strip("{}")))
 
 
 _NO_METADATA = Metadata()

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from dataclasses import dataclass
-from itertools import product
+from itertools import pairwise, product
 from math import prod
 
 from hloscope.ir.attributes import parse_integers
@@ -92,7 +92,7 @@ def _over_axes(mesh: _Mesh, axes: str) -> Groups:
     """
     names: list[tuple[str, int]] = []  # (axis, position within the axis)
     sizes: list[int] = []
-    cuts: dict[str, set[int]] = {name: {1, n} for name, n in zip(mesh.names, mesh.sizes, strict=True)}
+    cuts = {name: {1, size} for name, size in zip(mesh.names, mesh.sizes, strict=True)}
     chosen: list[tuple[str, int, int]] = []
     for name, pre, size in _AXIS.findall(axes):
         if name not in cuts:
@@ -103,7 +103,7 @@ def _over_axes(mesh: _Mesh, axes: str) -> Groups:
         chosen.append((name, before, before * extent))
     for name in mesh.names:
         edges = sorted(cuts[name])
-        for low, high in zip(edges, edges[1:], strict=False):
+        for low, high in pairwise(edges):
             if high % low:
                 raise ValueError(f"sub-axes of {name!r} do not divide it")
             names.append((name, low))

@@ -8,7 +8,15 @@ from __future__ import annotations
 
 import re
 
-__all__ = ["BALANCED", "STRING", "ScanError", "end_of_value", "skip_blank", "split_list", "unescape"]
+__all__ = [
+    "BALANCED",
+    "STRING",
+    "ScanError",
+    "end_of_value",
+    "skip_blank",
+    "split_list",
+    "unescape",
+]
 
 
 class ScanError(ValueError):
@@ -70,7 +78,7 @@ def end_of_value(text: str, at: int) -> int:
                 return position
         else:
             open_brackets.append(mark)
-    raise ScanError(f"{text[at]!r} never closes", at)
+    raise ScanError(f"{text[at : at + 1]!r} never closes", at)
 
 
 def split_list(text: str, at: int = 0, end: int | None = None) -> list[str]:

@@ -58,9 +58,7 @@ class Layout:
     def __eq__(self, other: object) -> bool:
         if not isinstance(other, Layout):
             return NotImplemented
-        return (
-            self.minor_to_major == other.minor_to_major and self.qualifiers == other.qualifiers
-        )
+        return self.minor_to_major == other.minor_to_major and self.qualifiers == other.qualifiers
 
     def __hash__(self) -> int:
         return hash((self.minor_to_major, self.qualifiers))
@@ -330,21 +328,22 @@ def _array(match: re.Match[str], at: int) -> Shape:
         if text == "?":
             dimensions.append(UNBOUNDED)
             dynamic.append(True)
-        elif (digits := text[2:] if bounded else text).isdecimal():
+        elif (digits := text[2:] if bounded else text).isdecimal() and len(digits) < 19:
             dimensions.append(int(digits))
             dynamic.append(bounded)
         else:
             raise ShapeError(f"{text!r} is no dimension", match.start(2))
     layout = None
     if order is not None:
-        minor_to_major = tuple(int(n) for n in order.split(",") if n)
+        try:
+            minor_to_major = tuple(int(n) for n in order.split(",") if n)
+            layout = Layout(minor_to_major, qualifiers or "")
+        except ValueError:
+            raise ShapeError("expected numbers in the layout", match.start(3)) from None
         if sorted(minor_to_major) != list(range(len(dimensions))):
             raise ShapeError("the layout does not name each dimension once", match.start(3))
-        if minor_to_major or qualifiers:
-            try:
-                layout = Layout(minor_to_major, qualifiers or "")
-            except ValueError:
-                raise ShapeError("expected sizes in the layout", match.start(4)) from None
+        if not minor_to_major and not qualifiers:
+            layout = None
     return Shape(dtype, tuple(dimensions), layout, (), tuple(dynamic) if any(dynamic) else ())
 
 

@@ -24,9 +24,9 @@ class TextReader(Protocol):
 
 
 _TITLE = re.compile(r"(FileNames|FunctionNames|FileLocations|StackFrames)[ \t]*(?:\n|\Z)")
-_NAME_ROW = re.compile(rf"[ \t]*(\d+)[ \t]+({STRING})[ \t]*(?:\n|\Z)")
-_FIELD_ROW = re.compile(r"[ \t]*(\d+)[ \t]+\{([^{}\n]*)\}[ \t]*(?:\n|\Z)")
-_FIELD = re.compile(r"(\w+)=(-?\d+)")
+_NAME_ROW = re.compile(rf"[ \t]*(\d{{1,18}})[ \t]+({STRING})[ \t]*(?:\n|\Z)")
+_FIELD_ROW = re.compile(r"[ \t]*(\d{1,18})[ \t]+\{([^{}\n]*)\}[ \t]*(?:\n|\Z)")
+_FIELD = re.compile(r"(?<!\w)(\w++)=(-?\d{1,18})(?!\d)")
 
 Fields = dict[str, int]
 
@@ -54,7 +54,10 @@ def read_stack_tables(reader: TextReader, position: int) -> tuple[StackFrames, i
                 fields[table].append({k: int(v) for k, v in _FIELD.findall(match.group(2))})
             position = match.end()
         position = reader.between(position)
-    frames = [{**row, "parent_frame_id": row.get("parent_frame_id", 1) - 1} for row in fields["StackFrames"]]
+    frames = [
+        row | {"parent_frame_id": row.get("parent_frame_id", 1) - 1}
+        for row in fields["StackFrames"]
+    ]
     return (
         build_stack_frames(
             names["FileNames"], names["FunctionNames"], fields["FileLocations"], frames

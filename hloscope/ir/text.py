@@ -14,6 +14,7 @@ import re
 from typing import NoReturn
 
 from hloscope.errors import ParseError
+from hloscope.ir.async_sugar import expand_async_sugar, is_async_sugar
 from hloscope.ir.attributes import scan_attributes
 from hloscope.ir.dialect import not_hlo
 from hloscope.ir.header import ModuleHeader, parse_header
@@ -72,14 +73,14 @@ _LINE = re.compile(
     rf"\(({_OPERANDS})\)[ \t]*+(?:(,[^\n]*+)|)(?:\n|\Z)"
 )
 _HEADER = re.compile(r"HloModule[ \t]+%?([^\s,]+)")
-_SIGNATURE = re.compile(
-    r"(ENTRY[ \t]+)?%?([\w.\-]+)[ \t]*(?:\([^\n]*\)[ \t]*->[^\n]*?)?[ \t]*\{[ \t]*\n"
-)
+_SIGNATURE = re.compile(r"(ENTRY[ \t]+)?%?([\w.\-]+)[ \t]*(?=[({])")
 _COMPUTATION_NAME = re.compile(r"(ENTRY\s+)?%?([A-Za-z_][\w.\-]*)\s*")
 _BETWEEN = re.compile(r"(?:\s++|//[^\n]*+|\#[^\n]*+|/\*.*?\*/)*+", re.DOTALL)
 _START = re.compile(r"(ROOT\s+)?%?([A-Za-z_][\w.\-]*)\s*=\s*")
 _OPCODE = re.compile(r"\s*([a-z][\w\-]*)\s*\(")
 _PERCENT_NAMES = re.compile(r"%([\w.\-]+)").findall
+_BRACKETED = re.compile(r"\[[^\]]*+\]|\{[^{}]*+\}")
+_PARENTHESIZED = re.compile(r"\([^()]*+\)")
 _LAST_NAME = re.compile(r"(?:^|[\s})\]])%?([\w.\-]+)$")
 
 _NO_NAMES = frozenset({"parameter", "constant", "iota"})
@@ -152,6 +153,8 @@ class _Reader:
         if entry is None and header is not None and header.entry_layout is not None:
             self.fail("the text ends before the ENTRY computation", position, _CUT)
         module.entry = entry or last
+        if any(map(is_async_sugar, self.opcodes)):
+            expand_async_sugar(module)
         if header is None:
             module.header = ModuleHeader(f"module_{module.entry.name}")
         if start == position:
@@ -171,6 +174,7 @@ class _Reader:
     # -- computations --------------------------------------------------------
 
     def computation(self, module: Module, position: int) -> tuple[Computation, bool, int]:
+        opening = position
         name, is_entry, position = self.signature(position)
         computation = Computation(name, module)
         instructions: list[Instruction] = []
@@ -178,7 +182,7 @@ class _Reader:
         root, position = self.instructions(computation, instructions, by_name, position)
         if not instructions:
             self.fail(f"computation {name!r} holds no instruction", position)
-        self.check_parameters(computation, instructions, position)
+        self.check_parameters(computation, instructions, opening)
         computation.fill(instructions, by_name, root or instructions[-1])
         attributes: dict[str, str] = {}
         try:
@@ -192,7 +196,10 @@ class _Reader:
     def signature(self, position: int) -> tuple[str, bool, int]:
         text = self.text
         if match := _SIGNATURE.match(text, position):
-            return match.group(2), match.group(1) is not None, match.end()
+            end = text.find("\n", match.end())
+            line = text[match.end() : end].rstrip() if end >= 0 else ""
+            if line == "{" or (line.endswith("{") and " -> " in line):
+                return match.group(2), match.group(1) is not None, end + 1
         match = _COMPUTATION_NAME.match(text, position)
         if match is None:
             self.fail("expected a computation such as '%name (p: f32[]) -> f32[] {'", position)
@@ -216,7 +223,7 @@ class _Reader:
         numbers = []
         for instruction in instructions:
             if instruction.opcode == "parameter":
-                if not instruction.payload.isdecimal():
+                if not instruction.payload.isdecimal() or len(instruction.payload) > 9:
                     self.fail(f"%{instruction.name} has no parameter number", position)
                 numbers.append(int(instruction.payload))
         if sorted(numbers) != list(range(len(numbers))):
@@ -258,7 +265,7 @@ class _Reader:
                     return root, at + 1
                 if text.startswith(",", at) and index:
                     # The instruction goes on behind the line on which it seemed to end.
-                    at = starts
+                    at = skip_blank(text, starts)
                     previous = instructions.pop()
                     del by_name[previous.name]
                     root = None if root is previous else root
@@ -281,10 +288,10 @@ class _Reader:
                     payload = inside
                 elif inside:
                     try:
-                        if "%" in inside:
-                            operands = tuple([by_name[n] for n in _PERCENT_NAMES(inside)])
-                        else:
-                            operands = tuple([by_name[n] for n in _bare_names(inside)])
+                        names = _PERCENT_NAMES(inside)
+                        if not names or len(names) != _count_operands(inside):
+                            names = _bare_names(inside)
+                        operands = tuple([by_name[n] for n in names])
                     except (KeyError, ScanError):
                         self.bad_operands(inside, by_name, match.start(5))
                 instruction = Instruction(
@@ -348,8 +355,9 @@ class _Reader:
             except (KeyError, ScanError):
                 self.bad_operands(inside, by_name, opening)
         name = start.group(2)
+        spelled = self.opcodes.setdefault(opcode.group(1), opcode.group(1))
         instruction = Instruction(
-            name, opcode.group(1), shape, operands, computation, index, line, payload, attributes
+            name, spelled, shape, operands, computation, index, line, payload, attributes
         )
         return instruction, start.group(1) or "", finish
 
@@ -390,7 +398,7 @@ class _Reader:
 
 
 def _is_whole(tail: str) -> bool:
-    """Whether brackets and quotes seem to close on this line; a doubt goes to the careful reader."""
+    """Whether brackets and quotes seem to close on this line; if not, it wants care."""
     return (
         tail.count("{") == tail.count("}")
         and tail.count('"') % 2 == 0
@@ -398,6 +406,18 @@ def _is_whole(tail: str) -> bool:
         and tail.count("[") == tail.count("]")
         and tail[-1] != ","
     )
+
+
+def _count_operands(inside: str) -> int:
+    """Number of operands, counted by the commas outside brackets."""
+    if "[" in inside:
+        inside = _BRACKETED.sub("", inside)
+        while "(" in inside:
+            shorter = _PARENTHESIZED.sub("", inside)
+            if shorter == inside:
+                break
+            inside = shorter
+    return inside.count(",") + 1
 
 
 def _bare_names(inside: str) -> list[str]:
