@@ -1,0 +1,96 @@
+import subprocess
+import sys
+
+import pytest
+
+from hloscope.errors import UsageError
+from hloscope.models import registry
+
+
+def test_the_registry_lists_its_architectures_in_order():
+    assert registry.names() == ("causal_transformer", "unet")
+
+
+@pytest.mark.parametrize("name", registry.names())
+def test_an_entry_says_what_can_be_asked_of_it(name):
+    spec = registry.get(name)
+    assert spec.name == name
+    assert "\n" not in spec.description
+    assert spec.presets[0] == "small"
+    for option in spec.options:
+        assert option.help
+        if option.choices:
+            assert option.default == option.choices[0]
+
+
+def test_an_unknown_architecture_is_answered_with_the_nearest_name():
+    with pytest.raises(UsageError) as caught:
+        registry.get("unett")
+    assert "unett" in caught.value.message
+    assert caught.value.hint.startswith("Did you mean unet?")
+
+
+def test_a_name_near_to_none_is_answered_with_all_of_them():
+    with pytest.raises(UsageError) as caught:
+        registry.get("zzz")
+    assert caught.value.hint == "The architectures are: causal_transformer, unet."
+
+
+def test_an_unknown_preset_is_answered_with_the_nearest_one():
+    with pytest.raises(UsageError, match="Did you mean small") as caught:
+        registry.get("unet").build("smal")
+    assert caught.value.place == "--preset smal"
+
+
+def test_an_unknown_option_is_answered_with_the_nearest_one():
+    with pytest.raises(UsageError, match="Did you mean attention") as caught:
+        registry.get("unet").build("smoke", {"atention": "xla"})
+    assert caught.value.place == "--set atention=xla"
+
+
+def test_an_option_of_another_architecture_is_refused():
+    with pytest.raises(UsageError, match="unet has no option 'scan_layers'"):
+        registry.get("unet").build("smoke", {"scan_layers": "true"})
+
+
+def test_an_unknown_value_is_answered_with_the_nearest_one():
+    with pytest.raises(UsageError, match="Did you mean bfloat16") as caught:
+        registry.get("unet").build("smoke", {"dtype": "bfloat"})
+    assert caught.value.place == "--set dtype=bfloat"
+
+
+@pytest.mark.parametrize("value", ["0", "-4", "2.5", "many", "", "²"])
+def test_a_batch_must_be_a_positive_integer(value):
+    with pytest.raises(UsageError, match="positive integer"):
+        registry.get("unet").build("smoke", {"batch": value})
+
+
+@pytest.mark.parametrize("name", registry.names())
+def test_an_unknown_mesh_axis_is_answered_with_the_ones_there_are(name):
+    with pytest.raises(UsageError, match="no sharding rule for the mesh axis 'tensor'") as caught:
+        registry.get(name).build("smoke", mesh={"data": 2, "tensor": 4})
+    assert "data, fsdp" in caught.value.hint
+
+
+def test_the_batch_option_sets_the_leading_dimension():
+    step = registry.get("causal_transformer").build("smoke", {"batch": "3"})
+    assert {leaf.shape[0] for leaf in step.args[1].values()} == {3}
+
+
+def test_listing_and_refusing_import_no_jax():
+    code = """
+import sys
+from hloscope.errors import UsageError
+from hloscope.models import registry
+for name in registry.names():
+    for build in (lambda: registry.get(name).build("nope"),
+                  lambda: registry.get(name).build("smoke", {"nope": "1"}),
+                  lambda: registry.get(name).build("smoke", {}, {"nope": 1})):
+        try:
+            build()
+        except UsageError:
+            continue
+        raise SystemExit("not refused")
+raise SystemExit(any(m in sys.modules for m in ("jax", "flax", "optax")))
+"""
+    assert subprocess.run([sys.executable, "-c", code], check=False).returncode == 0
