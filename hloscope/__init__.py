@@ -1,0 +1,51 @@
+"""See what XLA made of a JAX step, for any chip, from any laptop.
+
+The public API, loaded on first use so that ``import hloscope`` costs nothing:
+
+* :func:`load` reads a program, or compiles a step into one;
+* :func:`audit` looks for nine classes of antipattern;
+* :func:`flops` counts products beside XLA's own cost analysis;
+* :func:`check` tests one promise, such as ``donation``;
+* :class:`Step` is what a user's file may hold, :class:`Report` what they return.
+"""
+
+from __future__ import annotations
+
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from hloscope.api import audit, check, flops, load
+    from hloscope.capture.step import Step
+    from hloscope.errors import HloscopeError
+    from hloscope.pipeline.findings import Report
+
+__all__ = ["HloscopeError", "Report", "Step", "__version__", "audit", "check", "flops", "load"]
+
+_HOMES = {
+    "HloscopeError": "hloscope.errors",
+    "Report": "hloscope.pipeline.findings",
+    "Step": "hloscope.capture.step",
+    "audit": "hloscope.api",
+    "check": "hloscope.api",
+    "flops": "hloscope.api",
+    "load": "hloscope.api",
+}
+
+__version__: str
+
+
+def __getattr__(name: str) -> Any:
+    if name == "__version__":
+        from hloscope.versions import installed
+
+        return installed("hloscope") or "unknown"
+    if name not in _HOMES:
+        raise AttributeError(f"module 'hloscope' has no attribute {name!r}")
+    value = getattr(import_module(_HOMES[name]), name)
+    globals()[name] = value
+    return value
+
+
+def __dir__() -> list[str]:
+    return sorted(__all__)

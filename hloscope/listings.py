@@ -18,22 +18,18 @@ def archs() -> Report:
         "archs",
         "Architectures",
         (Column("name"), Column("presets"), Column("mesh axes"), Column("what it is")),
-        tuple(
-            (s.name, ", ".join(s.presets), ", ".join(s.axes), s.description) for s in specs
-        ),
+        tuple((s.name, ", ".join(s.presets), ", ".join(s.axes), s.description) for s in specs),
     )
-    options = [
-        (spec.name, option.name, ", ".join(option.choices) or "a whole number", option.help)
+    settings = [
+        Table(
+            f"settings.{spec.name}",
+            f"Options of {spec.name}, for --set",
+            (Column("option"), Column("values"), Column("what it changes")),
+            tuple((o.name, ", ".join(o.choices) or "a whole number", o.help) for o in spec.options),
+        )
         for spec in specs
-        for option in spec.options
     ]
-    settings = Table(
-        "settings",
-        "Options for --set",
-        (Column("arch"), Column("option"), Column("values"), Column("what it changes")),
-        tuple(options),
-    )
-    return Report("archs", "", {}, tables=(table, settings))
+    return Report("archs", "", {}, tables=(table, *settings))
 
 
 def rules() -> Report:

@@ -102,8 +102,9 @@ _PREFIXES = ("", "K", "M", "G", "T", "P", "E")
 
 def _scaled(value: float, base: int, units: tuple[str, ...]) -> str:
     """The smallest prefix under which the rounded number stays below 1000."""
-    for unit in units:
-        if abs(value) < 999.5 or unit == units[-1]:
+    *smaller, largest = units
+    for unit in smaller:
+        if abs(value) < 999.5:
             return f"{three_digits(value)} {unit}"
         value /= base
-    raise AssertionError("units is empty")
+    return f"{three_digits(value)} {largest}"

@@ -12,18 +12,19 @@ __all__ = ["app"]
 
 app = typer.Typer(add_completion=False, rich_markup_mode=None)
 
+EXAMPLES = """
+hloscope archs
+hloscope audit --arch causal_transformer --preset smoke --set remat=full
+"""
 
-@app.command(cls=SectionedCommand)
+
+@app.command(cls=SectionedCommand, epilog=EXAMPLES)
 @spread
 def archs(output: OutputOptions) -> int:
     """Architectures that --arch knows.
 
     With their presets, the options that --set takes and the axes that --mesh
     takes; the default of each stands first.
-
-    \b
-    hloscope archs
-    hloscope audit --arch causal_transformer --preset smoke --set remat=full
     """
     from hloscope.listings import archs as list_archs
 

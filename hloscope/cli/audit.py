@@ -15,26 +15,31 @@ __all__ = ["app"]
 
 app = typer.Typer(add_completion=False, rich_markup_mode=None)
 
+EXAMPLES = """
+hloscope audit --arch unet --target h100
+hloscope audit train.py:step --fail-on warning
+hloscope audit xla_dump_dir/ --module jit_train_step
+"""
 
-@app.command(cls=SectionedCommand)
+
+@app.command(cls=SectionedCommand, epilog=EXAMPLES)
 @spread
 def audit(
     options: SourceOptions,
     output: OutputOptions,
     fail_on: Annotated[
         Severity | None,
-        typer.Option("--fail-on", help="Exit 1 when a finding is at least this severe."),
+        typer.Option(
+            "--fail-on",
+            metavar="SEVERITY",
+            help="Exit 1 when a finding is a note, warning or error, or worse than that.",
+        ),
     ] = None,
 ) -> int:
     """Nine classes of antipattern, each with a verdict.
 
     Every class is found, none found, or not checked with the reason. Exits 0
     after a report, whatever it says, unless --fail-on asks otherwise.
-
-    \b
-    hloscope audit --arch unet --target h100
-    hloscope audit train.py:step --fail-on warning
-    hloscope audit xla_dump_dir/ --module jit_train_step
     """
     import hloscope
 

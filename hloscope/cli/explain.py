@@ -15,26 +15,26 @@ __all__ = ["app"]
 
 app = typer.Typer(add_completion=False, rich_markup_mode=None)
 
+EXAMPLES = """
+hloscope explain HS701
+hloscope explain large-constant
+"""
 
-@app.command(cls=SectionedCommand)
+
+@app.command(cls=SectionedCommand, epilog=EXAMPLES)
 @spread
 def explain(
     output: OutputOptions,
     code: Annotated[
         str | None,
         typer.Argument(
-            metavar="[CODE]",
+            metavar="CODE",
             show_default=False,
             help="Such as HS701, or the rule's name; all rules are listed without.",
         ),
     ] = None,
 ) -> int:
-    """What a rule looks for, and what to do.
-
-    \b
-    hloscope explain HS701
-    hloscope explain large-constant
-    """
+    """What a rule looks for, and what to do."""
     from hloscope.pipeline.loading import load_passes
     from hloscope.pipeline.rules import explain as find_rule
 

@@ -12,8 +12,13 @@ __all__ = ["app"]
 
 app = typer.Typer(add_completion=False, rich_markup_mode=None)
 
+EXAMPLES = """
+hloscope flops --arch unet --target h100
+hloscope flops step.hlo --json
+"""
 
-@app.command(cls=SectionedCommand)
+
+@app.command(cls=SectionedCommand, epilog=EXAMPLES)
 @spread
 def flops(options: SourceOptions, output: OutputOptions) -> int:
     """FLOPs of the optimized HLO beside XLA's own count.
@@ -21,10 +26,6 @@ def flops(options: SourceOptions, output: OutputOptions) -> int:
     Counts matrix products and convolutions, also those inside library calls and
     loops, by kind, and sets them beside XLA's cost_analysis() with the ratio.
     What could not be counted is listed.
-
-    \b
-    hloscope flops --arch unet --target h100
-    hloscope flops step.hlo --json
     """
     import hloscope
 

@@ -74,8 +74,20 @@ def _format_sections(command: Any, context: Any, formatter: Any) -> None:
             formatter.write_dl(records, col_max=24)
 
 
+def _format_examples(command: Any, formatter: Any) -> None:
+    """The lines of the epilog as they are; click would fill them into a paragraph."""
+    if command.epilog:
+        with formatter.section("Examples"):
+            for line in command.epilog.strip().splitlines():
+                formatter.write(f"  {line}\n")
+
+
 class SectionedCommand(typer.core.TyperCommand):
-    """A command whose help groups its options by ``rich_help_panel``."""
+    """A command whose help groups its options, and whose epilog holds examples."""
+
+    def format_epilog(self, ctx: Any, formatter: Any) -> None:  # noqa: ARG002  (click's signature)
+        """Write the examples."""
+        _format_examples(self, formatter)
 
     def format_options(self, ctx: Any, formatter: Any) -> None:
         """Write the sections."""
@@ -83,7 +95,11 @@ class SectionedCommand(typer.core.TyperCommand):
 
 
 class SectionedGroup(typer.core.TyperGroup):
-    """A group whose help groups its options by ``rich_help_panel``."""
+    """A group whose help groups its options, and whose epilog holds examples."""
+
+    def format_epilog(self, ctx: Any, formatter: Any) -> None:  # noqa: ARG002  (click's signature)
+        """Write the examples."""
+        _format_examples(self, formatter)
 
     def format_options(self, ctx: Any, formatter: Any) -> None:
         """Write the sections, then the commands."""

@@ -25,7 +25,7 @@ class SourceOptions:
     source: Annotated[
         str | None,
         typer.Argument(
-            metavar="[SOURCE]",
+            metavar="SOURCE",
             show_default=False,
             help=(
                 "file.py:attr or package.module:attr; an HLO file (.hlo, .txt, .pb, .gz of "
@@ -62,7 +62,7 @@ class SourceOptions:
             "--target",
             metavar="T",
             rich_help_panel=_HOW,
-            help="Chip, such as cpu, h100:8, v5e:2x2; 'hloscope targets' lists them.  [default: cpu]",
+            help="Chip, such as h100:8 or v5e:2x2; 'hloscope targets' lists them; else cpu.",
         ),
     ] = None
     mesh: Annotated[

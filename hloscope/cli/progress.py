@@ -19,7 +19,7 @@ _WORTH_A_LINE = 1.0  # seconds
 
 
 class PhaseProgress:
-    """Called with a phase and ``None`` when it starts, with its seconds when it ends.
+    """Called when a phase starts and when it ends.
 
     On a terminal a line counts the seconds of the phase that runs; a phase that
     took over a second leaves a plain line behind, on a terminal or off it.
@@ -27,7 +27,7 @@ class PhaseProgress:
 
     def __init__(self, stream: TextIO | None = None) -> None:
         self._stream = stream if stream is not None else sys.stderr
-        self._running: list[tuple[str, float]] = []
+        self._running: dict[str, float] = {}
         self._live: Live | None = None
 
     def __enter__(self) -> Self:
@@ -43,13 +43,21 @@ class PhaseProgress:
             self._live.stop()
             self._live = None
 
-    def __call__(self, phase: str, seconds: float | None) -> None:
-        """Note that a phase started (``None``) or ended after so many seconds."""
+    def __call__(self, phase: str, seconds: float | None, note: str | None = None) -> None:
+        """Take news of a phase.
+
+        Args:
+            phase: Its name.
+            seconds: ``None`` when it starts or goes on, else how long it took.
+            note: What it is doing now, worth a line of its own.
+        """
+        if note is not None:
+            self._say(note)
         if seconds is None:
-            self._running.append((phase, time.monotonic()))
+            self._running.setdefault(phase, time.monotonic())
             self._show()
             return
-        self._running = [entry for entry in self._running if entry[0] != phase]
+        self._running.pop(phase, None)
         if seconds >= _WORTH_A_LINE:
             self._say(f"{phase}: {units.seconds(seconds)}")
 
@@ -61,7 +69,7 @@ class PhaseProgress:
 
         console = Console(file=self._stream, highlight=False)
         self._live = Live(self, console=console, transient=True, refresh_per_second=5)
-        self._live.start()
+        self._live.start(refresh=True)
 
     def _say(self, line: str) -> None:
         if self._live is not None:
@@ -72,5 +80,5 @@ class PhaseProgress:
     def __rich_console__(self, console: Console, options: ConsoleOptions) -> RenderResult:
         """The line of the phase that runs, drawn anew at every refresh."""
         if self._running:
-            phase, started = self._running[-1]
+            phase, started = next(reversed(self._running.items()))
             yield f"{phase}: {time.monotonic() - started:.0f} s"

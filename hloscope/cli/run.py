@@ -6,6 +6,7 @@ import contextlib
 import io
 import os
 import sys
+import traceback
 from collections.abc import Sequence
 from typing import Any
 
@@ -21,8 +22,8 @@ EXIT_FAILED = 2
 EXIT_INTERRUPTED = 130  # 128 + SIGINT, as shells report it
 EXIT_CLOSED_PIPE = 141  # 128 + SIGPIPE
 
-# Typer has carried its own copy of click since 0.26 and used the installed one
-# before, so the base class of usage errors is found through one it exports.
+# Typer carries its own copy of click now and used the installed one before, so
+# the base class of usage errors is found through one that both export.
 _ClickError: Any = next(c for c in typer.BadParameter.__mro__ if c.__name__ == "ClickException")
 
 
@@ -45,22 +46,27 @@ def _print_version(wanted: bool) -> None:
         raise typer.Exit
 
 
+EXAMPLES = """
+hloscope audit --arch unet                 nine classes of antipattern
+hloscope audit train.py:step               the same for a step of your own
+hloscope audit step.hlo                    or for a dump
+hloscope flops --arch unet --target h100   FLOPs beside XLA's own count
+hloscope check donation --arch unet        exit 1 unless all state is aliased
+"""
+
 _app = typer.Typer(
     cls=_Root,
     add_completion=False,
     rich_markup_mode=None,
     no_args_is_help=True,
-    context_settings={"help_option_names": ["-h", "--help"]},
-    epilog=(
-        "Exit codes: 0 after a report, 1 when a gate does not hold, 2 when hloscope "
-        "could not do its job. Run 'hloscope COMMAND --help' for a command's options."
-    ),
+    context_settings={"help_option_names": ["--help", "-h"]},
+    epilog=EXAMPLES,
 )
 
 
 @_app.callback()
 def _root(
-    version: bool = typer.Option(  # noqa: ARG001  (the callback prints it)
+    version: bool = typer.Option(
         False,
         "--version",
         callback=_print_version,
@@ -70,12 +76,8 @@ def _root(
 ) -> None:
     """See what XLA made of a JAX step, for any chip, from any laptop.
 
-    \b
-    hloscope audit --arch unet                 nine classes of antipattern
-    hloscope audit train.py:step               the same for a step of your own
-    hloscope audit step.hlo                    or for a dump
-    hloscope flops --arch unet --target h100   FLOPs beside XLA's own count
-    hloscope check donation --arch unet        exit 1 unless all state is aliased
+    Exit codes: 0 after a report, 1 when a gate does not hold, 2 when hloscope
+    could not do its job. 'hloscope COMMAND --help' shows a command's options.
     """
 
 
@@ -100,6 +102,10 @@ def run(arguments: Sequence[str]) -> int:
         # Nobody reads the rest; keep the interpreter's last flush quiet as well.
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return EXIT_CLOSED_PIPE
+    except Exception as error:
+        if os.environ.get("HLOSCOPE_TRACEBACK"):
+            raise
+        return _failed(_internal(error), as_json=as_json)
     return code
 
 
@@ -132,6 +138,17 @@ def _refused(error: Any, *, as_json: bool) -> int:
     else:
         error.show(file=sys.stderr)
     return EXIT_FAILED
+
+
+def _internal(error: Exception) -> HloscopeError:
+    """A defect of hloscope as a message; its traceback is for whoever asks for it."""
+    frames = traceback.extract_tb(error.__traceback__)
+    place = f"{os.path.basename(frames[-1].filename)}:{frames[-1].lineno}" if frames else None
+    return HloscopeError(
+        f"hloscope itself failed: {type(error).__name__}: {error}",
+        place=place,
+        hint="Please report it; with HLOSCOPE_TRACEBACK=1 it shows the traceback to report.",
+    )
 
 
 def _command(error: Any) -> str | None:

@@ -22,7 +22,7 @@ from hloscope.pipeline.findings import (
 from hloscope.pipeline.rules import RULES, Rule, call
 from hloscope.pipeline.session import AnalysisCycleError, AnalysisFailedError, Session, Subject
 
-__all__ = ["AuditSubject", "audit", "run_rule", "sort_findings"]
+__all__ = ["AuditSubject", "audit", "plural", "run_rule", "sort_findings", "trust_of"]
 
 NO_RULE = "no rule for this yet"
 

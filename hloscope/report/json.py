@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from typing import Any, TextIO
 
 from hloscope.errors import CaptureError, HloscopeError, ParseError
@@ -75,15 +75,15 @@ def rule_document(rule: Rule) -> Document:
 
 def error_document(error: HloscopeError) -> Document:
     """Why the tool could not do its job."""
-    is_parse = isinstance(error, ParseError)
+    parse = error if isinstance(error, ParseError) else None
     return {
         "schema": ERROR_SCHEMA,
         "kind": type(error).__name__,
         "message": error.message,
         "place": error.place,
-        "file": error.file if is_parse else None,
-        "line": error.line if is_parse else None,
-        "column": error.column if is_parse else None,
+        "file": parse.file if parse else None,
+        "line": parse.line if parse else None,
+        "column": parse.column if parse else None,
         "phase": error.phase if isinstance(error, CaptureError) else None,
         "detail": error.detail,
         "hint": error.hint,

@@ -7,7 +7,7 @@ from collections.abc import Callable
 from hloscope import units
 from hloscope.pipeline.findings import Basis, Quantity, Unit
 
-__all__ = ["quantity_text", "value_text"]
+__all__ = ["basis_text", "quantity_text", "value_text"]
 
 _WRITERS: dict[Unit, Callable[[float], str]] = {
     Unit.BYTES: units.byte_size,
@@ -28,8 +28,13 @@ def value_text(quantity: Quantity) -> str:
 
 def quantity_text(quantity: Quantity) -> str:
     """The value with its unit, and in brackets how it is known unless exactly."""
-    text = value_text(quantity)
+    text, basis = value_text(quantity), basis_text(quantity)
+    return f"{text} ({basis})" if basis else text
+
+
+def basis_text(quantity: Quantity) -> str:
+    """How the value is known; empty where it is exact, or not known at all."""
     if quantity.basis in (Basis.EXACT, Basis.UNKNOWN):
-        return text
+        return ""
     basis = quantity.basis.value
-    return f"{text} ({basis}: {quantity.model})" if quantity.model else f"{text} ({basis})"
+    return f"{basis}: {quantity.model}" if quantity.model else basis

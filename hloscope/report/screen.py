@@ -19,6 +19,14 @@ _NARROWEST, _WIDEST = 60, 120
 Span = tuple[str, str]  # text and rich style; an empty style is plain
 
 
+class _Console(Console):
+    """Leaves a closed pipe to the caller; rich's own console would exit with 1."""
+
+    def on_broken_pipe(self) -> None:
+        """Called by rich while it handles the :class:`BrokenPipeError`."""
+        raise BrokenPipeError
+
+
 class Screen:
     """Writes lines whose spans may carry a style, and wraps none by itself.
 
@@ -41,7 +49,8 @@ class Screen:
             columns = shutil.get_terminal_size((PIPE_WIDTH, 24)).columns
             width = max(_NARROWEST, min(columns, _WIDEST)) if terminal else PIPE_WIDTH
         self.width = width
-        self._console = Console(
+        self._empty = True
+        self._console = _Console(
             file=stream,
             width=width,
             color_system="standard" if color else None,
@@ -59,10 +68,12 @@ class Screen:
             text.append(_printable(content), style=style)
         text.rstrip()
         self._console.print(text, soft_wrap=True)
+        self._empty = False
 
     def blank(self) -> None:
-        """An empty line."""
-        self._console.print()
+        """An empty line between two parts; none at the top."""
+        if not self._empty:
+            self._console.print()
 
     def hanging(self, head: Sequence[Span], body: str, style: str = "") -> None:
         """A head, then a text that wraps in the columns to the right of it."""

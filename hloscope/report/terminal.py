@@ -70,12 +70,17 @@ def write_rule(
     screen.line(f"class {rule.category.number}: {rule.category.title}")
     if rule.summary:
         screen.blank()
-        screen.hanging([], rule.summary)
+        screen.hanging([], _plain(rule.summary))
     for title, text in rule.sections.items():
         screen.blank()
         screen.line((title, "bold"))
         for line in text.splitlines():
-            screen.line("  ", line)
+            screen.line("  ", _plain(line))
+
+
+def _plain(text: str) -> str:
+    """Docstring text without the marks around code."""
+    return text.replace("``", "")
 
 
 def _head(screen: Screen, report: Report) -> None:
@@ -97,7 +102,8 @@ def _verdict(screen: Screen, verdict: Verdict, findings: Sequence[Finding]) -> N
     mine = [finding for finding in findings if finding.category is verdict.category]
     parts = []
     if verdict.status is Status.FOUND:
-        parts.append(f"{len(mine)}" + _largest(mine))
+        noun = "finding" if len(mine) == 1 else "findings"
+        parts.append(f"{len(mine)} {noun}{_largest(mine)}")
     if verdict.reason:
         parts.append(verdict.reason)
     head = [
@@ -137,7 +143,11 @@ def _findings(screen: Screen, findings: Sequence[Finding]) -> None:
 
 
 def _finding(screen: Screen, finding: Finding) -> None:
-    head = [(finding.code, "bold"), (" ", ""), (finding.severity.value, _SEVERITY[finding.severity])]
+    head = [
+        (finding.code, "bold"),
+        (" ", ""),
+        (finding.severity.value, _SEVERITY[finding.severity]),
+    ]
     screen.hanging([*head, (": ", "")], finding.message)
     site = finding.site
     room = screen.width - _LABEL

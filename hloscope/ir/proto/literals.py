@@ -65,7 +65,8 @@ def _array(message: Any, shape: Shape) -> np.ndarray[Any, Any] | None:
         order = tuple(reversed(range(shape.rank)))
     major_to_minor = order[::-1]
     physical = flat.reshape([shape.dimensions[d] for d in major_to_minor])
-    return np.ascontiguousarray(physical.transpose(np.argsort(major_to_minor)))
+    logical = np.ascontiguousarray(physical.transpose(np.argsort(major_to_minor)))
+    return logical.reshape(shape.dimensions)  # the line above gives a scalar one dimension
 
 
 _REPEATED = {
@@ -105,7 +106,8 @@ def _elements(message: Any, dtype: str, count: int) -> np.ndarray[Any, Any] | No
     if kind.bits == 4:
         codes = _unpack(codes, 4, count, signed=False)
     table = _decoding_table(dtype)
-    return table[codes & (len(table) - 1)]
+    values: np.ndarray[Any, Any] = table[codes & (len(table) - 1)]
+    return values
 
 
 def _unpack(
@@ -127,9 +129,11 @@ def _unpack(
     else:
         raise ValueError(f"{stored.size} bytes for {count} elements of {bits} bits")
     if not signed:
-        return codes.astype(np.uint8)
-    values = codes.astype(np.int8)
-    return np.where(values >= 2 ** (bits - 1), values - 2**bits, values).astype(np.int8)
+        unsigned: np.ndarray[Any, Any] = codes.astype(np.uint8)
+        return unsigned
+    values: np.ndarray[Any, Any] = codes.astype(np.int8)
+    values[values >= 2 ** (bits - 1)] -= 2**bits
+    return values
 
 
 @dataclass(frozen=True, slots=True)

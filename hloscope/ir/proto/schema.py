@@ -51,38 +51,37 @@ def _entries(table: str) -> list[tuple[str, str]]:
 def _pool() -> Any:
     from google.protobuf import descriptor_pb2, descriptor_pool
 
-    scalar = descriptor_pb2.FieldDescriptorProto.Type
     file = descriptor_pb2.FileDescriptorProto(
         name="hloscope/hlo.proto", package=_PACKAGE, syntax="proto3"
     )
     for name, values in _enum_names().items():
         # Values of an enum share their parent's scope, so each enum gets a scope of its own.
-        scope = file.message_type.add(name=f"{name}Enum")
-        enum = scope.enum_type.add(name=name)
+        enum = file.message_type.add(name=f"{name}Enum").enum_type.add(name=name)
         for number, value in values.items():
             enum.value.add(name=value, number=number)
     for name, body in _entries(MESSAGES):
         message = file.message_type.add(name=name)
         for entry in body.split(";"):
-            number, field_name, kind = entry.split()
-            field = message.field.add(name=field_name, number=int(number))
-            bare = kind.rstrip("*?")
-            if kind.endswith("*"):
-                field.label = descriptor_pb2.FieldDescriptorProto.LABEL_REPEATED
-            else:
-                field.label = descriptor_pb2.FieldDescriptorProto.LABEL_OPTIONAL
-            if bare in _enum_names():
-                field.type = descriptor_pb2.FieldDescriptorProto.TYPE_ENUM
-                field.type_name = f".{_PACKAGE}.{bare}Enum.{bare}"
-            elif bare[0].isupper():
-                field.type = descriptor_pb2.FieldDescriptorProto.TYPE_MESSAGE
-                field.type_name = f".{_PACKAGE}.{bare}"
-            else:
-                field.type = scalar.Value(f"TYPE_{bare.upper()}")
-            if kind.endswith("?"):
-                field.proto3_optional = True
-                field.oneof_index = len(message.oneof_decl)
-                message.oneof_decl.add(name=f"_{field_name}")
+            _add_field(message, *entry.split())
     pool = descriptor_pool.DescriptorPool()
-    pool.Add(file)
+    pool.AddSerializedFile(file.SerializeToString())
     return pool
+
+
+def _add_field(message: Any, number: str, name: str, kind: str) -> None:
+    """Add one field of a message's line in the table."""
+    field = message.field.add(name=name, number=int(number))
+    field.label = field.LABEL_REPEATED if kind.endswith("*") else field.LABEL_OPTIONAL
+    bare = kind.rstrip("*?")
+    if bare in _enum_names():
+        field.type = field.TYPE_ENUM
+        field.type_name = f".{_PACKAGE}.{bare}Enum.{bare}"
+    elif bare[0].isupper():
+        field.type = field.TYPE_MESSAGE
+        field.type_name = f".{_PACKAGE}.{bare}"
+    else:
+        field.type = getattr(field, f"TYPE_{bare.upper()}")
+    if kind.endswith("?"):
+        field.proto3_optional = True
+        field.oneof_index = len(message.oneof_decl)
+        message.oneof_decl.add(name=f"_{name}")

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, NoReturn
 
 from hloscope.errors import InputError
 from hloscope.ir.dtypes import BITS
@@ -81,7 +81,10 @@ class ShapeReader:
         if sorted(order) != list(range(rank)):
             self._fail(f"a layout names dimensions {list(order)[:8]} of a shape with {rank}")
         qualifiers = self._qualifiers(message)
-        return Layout(order, qualifiers) if order or qualifiers else None
+        try:
+            return Layout(order, qualifiers) if order or qualifiers else None
+        except ValueError:
+            self._fail(f"a layout's qualifiers make no sense: {qualifiers[:40]}")
 
     def _qualifiers(self, message: Any) -> str:
         parts = []
@@ -115,7 +118,7 @@ class ShapeReader:
             parts.append(f"M({message.dynamic_shape_metadata_prefix_bytes})")
         return "".join(parts)
 
-    def _fail(self, message: str) -> None:
+    def _fail(self, message: str) -> NoReturn:
         raise InputError(
             message,
             place=self._file,

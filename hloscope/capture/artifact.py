@@ -1,0 +1,341 @@
+"""One compiled program with all that is known of it, and the file that holds it."""
+
+from __future__ import annotations
+
+import dataclasses
+import functools
+import json
+import lzma
+import os
+import struct
+import tempfile
+import zipfile
+import zlib
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from types import MappingProxyType
+from typing import TYPE_CHECKING, Any
+
+from hloscope.errors import InputError
+from hloscope.ir.signature import InputLeaf, OutputLeaf, Role, Signature
+
+if TYPE_CHECKING:
+    from hloscope.ir import Module
+
+__all__ = ["FORMAT", "Artifact", "LiteralFacts"]
+
+FORMAT = 1
+"""Version of the file's layout; a file of a later one is refused."""
+
+_DOCUMENT = "artifact.json"
+_OPTIMIZED = "optimized.hlo"
+_LOWERED = "lowered.hlo"
+# A text larger than this is no HLO that anyone compiled; it guards against a
+# small zip that unpacks to fill the memory.
+_MAX_ENTRY_BYTES = 2 * 2**30
+
+# What zipfile, its decompressors, the decoder and json raise on damaged bytes.
+_BROKEN_ZIP = (
+    zipfile.BadZipFile,
+    zlib.error,
+    lzma.LZMAError,
+    struct.error,
+    NotImplementedError,
+    RuntimeError,
+    EOFError,
+    OverflowError,
+    ValueError,
+)
+
+_EMPTY: Mapping[str, Any] = MappingProxyType({})
+
+
+@dataclass(frozen=True, slots=True)
+class LiteralFacts:
+    """What an elided constant of the optimized module holds.
+
+    Attributes:
+        name: The instruction's name.
+        dtype: Element type in HLO's spelling.
+        dimensions: Its dimensions.
+        kind: ``zeros`` (every bit zero), ``splat`` (one value throughout),
+            ``iota`` (0, 1, 2, ... along one dimension) or ``data``.
+        value: The value of a ``splat`` or of ``zeros``, as text.
+        digest: SHA-256 of the bytes; equal digests are equal contents.
+    """
+
+    name: str
+    dtype: str
+    dimensions: tuple[int, ...]
+    kind: str
+    value: str | None
+    digest: str
+
+
+@dataclass(frozen=True)
+class Artifact:
+    """One compiled program.
+
+    Attributes:
+        hlo_text: The optimized module, as ``compiled.as_text()`` prints it.
+        lowered_text: The module before optimization, or ``None``.
+        signature: The leaves of the step's arguments and results.
+        target: What it was compiled for: ``cpu``, ``h100:8``, ``v5e:2x4``, ``local``.
+        device_kind: What the devices call themselves.
+        devices: How many devices the target has.
+        mesh: Axis sizes of the mesh that was asked for or chosen.
+        versions: Of jax, jaxlib, flax, hloscope, python and the plug-ins.
+        flags: Compiler flags, from the environment and for this compile.
+        timings: Seconds of ``trace``, ``lower`` and ``compile``. A function
+            that cannot be traced apart has its tracing in ``lower``.
+        xla_cost: XLA's own cost analysis, or ``None``.
+        xla_cost_note: Where ``xla_cost`` comes from, or why there is none.
+        xla_memory: XLA's own memory analysis in bytes, or ``None``.
+        xla_memory_note: Why there is none.
+        literals: Facts on the constants that the text elides.
+        literals_note: Why ``literals`` is incomplete, if it is.
+        warnings: What JAX warned of while tracing and lowering.
+        source: What the user asked for, in words.
+        name: The step's name.
+        cached: Whether the compile was taken from the cache; not saved.
+    """
+
+    hlo_text: str
+    lowered_text: str | None
+    signature: Signature
+    target: str
+    device_kind: str
+    devices: int
+    source: str
+    name: str
+    mesh: Mapping[str, int] = field(default_factory=lambda: _EMPTY)
+    versions: Mapping[str, str] = field(default_factory=lambda: _EMPTY)
+    flags: Mapping[str, str] = field(default_factory=lambda: _EMPTY)
+    timings: Mapping[str, float] = field(default_factory=lambda: _EMPTY)
+    xla_cost: Mapping[str, float] | None = None
+    xla_cost_note: str | None = None
+    xla_memory: Mapping[str, int] | None = None
+    xla_memory_note: str | None = None
+    literals: tuple[LiteralFacts, ...] = ()
+    literals_note: str | None = None
+    warnings: tuple[str, ...] = ()
+    cached: bool = field(default=False, compare=False)
+
+    @functools.cached_property
+    def module(self) -> Module:
+        """The optimized module, parsed on first use.
+
+        Raises:
+            ParseError: The text is not HLO.
+        """
+        from hloscope.ir import parse_text
+
+        return parse_text(self.hlo_text, file=self.source)
+
+    @functools.cached_property
+    def lowered(self) -> Module | None:
+        """The module before optimization, parsed on first use, or ``None``.
+
+        Raises:
+            ParseError: The text is not HLO.
+        """
+        from hloscope.ir import parse_text
+
+        if self.lowered_text is None:
+            return None
+        return parse_text(self.lowered_text, file=f"{self.source} (lowered)")
+
+    def save(self, path: str | os.PathLike[str]) -> None:
+        """Write everything to one file; a file that is there is replaced whole.
+
+        Raises:
+            InputError: The file cannot be written.
+        """
+        target = Path(path)
+        try:
+            handle, name = tempfile.mkstemp(prefix=f".{target.name}.", dir=target.parent)
+            temporary = Path(name)
+            try:
+                with os.fdopen(handle, "wb") as stream, zipfile.ZipFile(stream, "w") as archive:
+                    _add(archive, _DOCUMENT, json.dumps(self._document(), indent=1))
+                    _add(archive, _OPTIMIZED, self.hlo_text)
+                    if self.lowered_text is not None:
+                        _add(archive, _LOWERED, self.lowered_text)
+                temporary.replace(target)
+            finally:
+                temporary.unlink(missing_ok=True)
+        except OSError as error:
+            raise InputError(
+                f"the artifact cannot be written: {error.strerror or error}",
+                place=str(target),
+                hint="Choose a folder that exists, can be written to and has room.",
+            ) from error
+
+    @classmethod
+    def load(cls, path: str | os.PathLike[str]) -> Artifact:
+        """Read what :meth:`save` wrote.
+
+        Raises:
+            InputError: The file is missing, broken, or no artifact.
+        """
+        place = str(path)
+        try:
+            with zipfile.ZipFile(path) as archive:
+                names = set(archive.namelist())
+                if _DOCUMENT not in names or _OPTIMIZED not in names:
+                    raise _foreign(place, "it is a zip, but not one of hloscope's")
+                document = json.loads(_read(archive, _DOCUMENT, place))
+                hlo_text = _read(archive, _OPTIMIZED, place)
+                lowered = _read(archive, _LOWERED, place) if _LOWERED in names else None
+        except FileNotFoundError as error:
+            raise InputError(
+                "there is no such file", place=place, hint="Check the path."
+            ) from error
+        except OSError as error:
+            raise InputError(
+                f"the file cannot be read: {error.strerror or error}",
+                place=place,
+                hint="Check the path and its permissions.",
+            ) from error
+        except _BROKEN_ZIP as error:
+            raise _foreign(place, f"its zip is broken ({error})") from error
+        return _from_document(document, hlo_text, lowered, place)
+
+    def _document(self) -> dict[str, Any]:
+        return {
+            "format": FORMAT,
+            "source": self.source,
+            "name": self.name,
+            "target": self.target,
+            "device_kind": self.device_kind,
+            "devices": self.devices,
+            "mesh": [[axis, size] for axis, size in self.mesh.items()],
+            "versions": dict(self.versions),
+            "flags": dict(self.flags),
+            "timings": dict(self.timings),
+            "xla_cost": None if self.xla_cost is None else dict(self.xla_cost),
+            "xla_cost_note": self.xla_cost_note,
+            "xla_memory": None if self.xla_memory is None else dict(self.xla_memory),
+            "xla_memory_note": self.xla_memory_note,
+            "literals": [dataclasses.asdict(literal) for literal in self.literals],
+            "literals_note": self.literals_note,
+            "warnings": list(self.warnings),
+            "signature": dataclasses.asdict(self.signature),
+        }
+
+
+def _add(archive: zipfile.ZipFile, name: str, text: str) -> None:
+    # A fixed date makes the same artifact the same bytes.
+    entry = zipfile.ZipInfo(name, date_time=(1980, 1, 1, 0, 0, 0))
+    entry.compress_type = zipfile.ZIP_DEFLATED
+    entry.external_attr = 0o644 << 16
+    archive.writestr(entry, text.encode(), compresslevel=6)
+
+
+def _read(archive: zipfile.ZipFile, name: str, place: str) -> str:
+    entry = archive.getinfo(name)
+    if entry.file_size > _MAX_ENTRY_BYTES:
+        raise _foreign(place, f"its {name} claims to be {entry.file_size} bytes")
+    with archive.open(entry) as stream:
+        data = stream.read(entry.file_size + 1)
+    return data.decode("utf-8")
+
+
+def _foreign(place: str, why: str) -> InputError:
+    return InputError(
+        f"this is not a hloscope artifact that can be read: {why}",
+        place=place,
+        hint="Capture the step again, or give the HLO text itself.",
+    )
+
+
+def _from_document(document: Any, hlo_text: str, lowered: str | None, place: str) -> Artifact:
+    try:
+        version = document["format"]
+        if not isinstance(version, int) or version > FORMAT:
+            raise InputError(
+                f"the artifact has format {version}, and this hloscope reads up to {FORMAT}",
+                place=place,
+                hint="Update hloscope, or capture the step again.",
+            )
+        return Artifact(
+            hlo_text=hlo_text,
+            lowered_text=lowered,
+            signature=_signature(document["signature"]),
+            target=_text(document["target"]),
+            device_kind=_text(document["device_kind"]),
+            devices=int(document["devices"]),
+            source=_text(document["source"]),
+            name=_text(document["name"]),
+            mesh={_text(axis): int(size) for axis, size in document["mesh"]},
+            versions=_texts(document["versions"]),
+            flags=_texts(document["flags"]),
+            timings={_text(k): float(v) for k, v in document["timings"].items()},
+            xla_cost=_numbers(document["xla_cost"]),
+            xla_cost_note=document["xla_cost_note"],
+            xla_memory=_integers(document["xla_memory"]),
+            xla_memory_note=document["xla_memory_note"],
+            literals=tuple(
+                LiteralFacts(
+                    name=_text(item["name"]),
+                    dtype=_text(item["dtype"]),
+                    dimensions=tuple(int(d) for d in item["dimensions"]),
+                    kind=_text(item["kind"]),
+                    value=item["value"],
+                    digest=_text(item["digest"]),
+                )
+                for item in document["literals"]
+            ),
+            literals_note=document["literals_note"],
+            warnings=tuple(_text(item) for item in document["warnings"]),
+        )
+    except (KeyError, TypeError, ValueError, AttributeError) as error:
+        raise _foreign(place, f"its description is incomplete ({error!r})") from error
+
+
+def _signature(data: Mapping[str, Any]) -> Signature:
+    return Signature(
+        inputs=tuple(
+            InputLeaf(
+                path=_text(leaf["path"]),
+                role=Role(leaf["role"]),
+                dtype=_text(leaf["dtype"]),
+                dimensions=tuple(int(d) for d in leaf["dimensions"]),
+                donated=leaf["donated"],
+                parameter=leaf["parameter"],
+                sharding=leaf["sharding"],
+                memory_kind=leaf["memory_kind"],
+            )
+            for leaf in data["inputs"]
+        ),
+        outputs=tuple(
+            OutputLeaf(
+                path=_text(leaf["path"]),
+                dtype=_text(leaf["dtype"]),
+                dimensions=tuple(int(d) for d in leaf["dimensions"]),
+                index=leaf["index"],
+                sharding=leaf["sharding"],
+            )
+            for leaf in data["outputs"]
+        ),
+        basis=_text(data["basis"]),
+    )
+
+
+def _text(value: Any) -> str:
+    if not isinstance(value, str):
+        raise TypeError(f"{value!r} where text is expected")
+    return value
+
+
+def _texts(value: Mapping[str, Any]) -> dict[str, str]:
+    return {_text(key): _text(item) for key, item in value.items()}
+
+
+def _numbers(value: Mapping[str, Any] | None) -> dict[str, float] | None:
+    return None if value is None else {_text(k): float(v) for k, v in value.items()}
+
+
+def _integers(value: Mapping[str, Any] | None) -> dict[str, int] | None:
+    return None if value is None else {_text(k): int(v) for k, v in value.items()}

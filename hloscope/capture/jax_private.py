@@ -1,0 +1,142 @@
+"""Everything that hloscope reads through JAX's private interfaces.
+
+Tried on JAX 0.10.2 (Python 3.11) and 0.12.0.1 (Python 3.13). Each function
+says what it reads and answers ``None`` (or a reason) where a version does not
+have it, so that a JAX that moved something costs a fact and not the capture.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import jax
+
+__all__ = [
+    "EntryNumbers",
+    "argument_names",
+    "cost_analysis_on_cpu",
+    "entry_numbers",
+    "hide_frames_under",
+    "module_text",
+    "optimized_module",
+    "unwrapped",
+]
+
+
+@dataclass(frozen=True, slots=True)
+class EntryNumbers:
+    """How flattened arguments and results are numbered in the entry computation.
+
+    Attributes:
+        parameters: For each flattened argument its parameter number, or
+            ``None`` where jit dropped it.
+        first_result: Position of the step's first result leaf; ordering tokens
+            of effects come before it.
+    """
+
+    parameters: tuple[int | None, ...]
+    first_result: int
+
+
+def hide_frames_under(folder: str) -> None:
+    """Leave the frames of files whose names begin so out of the HLO's source locations.
+
+    Uses ``jax._src.source_info_util.register_exclusion``.
+    """
+    from jax._src import source_info_util
+
+    source_info_util.register_exclusion(folder)
+
+
+def unwrapped(stage: Any) -> Any:
+    """JAX's own stage inside one of flax's wrappers (``nnx.jit`` makes such)."""
+    for attribute in ("traced", "lowered", "compiled"):
+        inner = getattr(stage, attribute, None)
+        if inner is not None and hasattr(inner, "in_tree"):
+            return inner
+    return stage
+
+
+def argument_names(lowered: Any, count: int) -> list[str] | None:
+    """The name of each flattened argument, as JAX spells it in ``op_name``.
+
+    Reads the debug info that ``lower`` keeps in its ``compile_args``.
+
+    Args:
+        lowered: A ``jax.stages.Lowered``.
+        count: How many flattened arguments there are, dropped ones included.
+    """
+    try:
+        names = lowered._lowering.compile_args["all_args_info"].debug_info.arg_names
+    except (AttributeError, KeyError, TypeError):
+        return None
+    if names is None or len(names) < count or any(n is None for n in names[-count:]):
+        return None
+    # Constants that JAX hoists into arguments come first.
+    return [str(name) for name in names[len(names) - count :]]
+
+
+def entry_numbers(lowered: Any, count: int) -> EntryNumbers | None:
+    """Which flattened argument became which entry parameter.
+
+    The entry computation takes the tokens of ordered effects, then the
+    constants that JAX hoisted, then the arguments that jit kept. Reads the
+    lowering's ``const_args`` and, of its ``compile_args``, ``kept_var_idx`` and
+    ``ordered_effects``.
+
+    Args:
+        lowered: A ``jax.stages.Lowered``.
+        count: How many flattened arguments there are, dropped ones included.
+    """
+    try:
+        kept = sorted(lowered._lowering.compile_args["kept_var_idx"])
+        tokens = len(lowered._lowering.compile_args["ordered_effects"])
+        hoisted = len(getattr(lowered._lowering, "const_args", ()))
+    except (AttributeError, KeyError, TypeError):
+        return None
+    parameters: list[int | None] = [None] * count
+    for position, index in enumerate(kept):
+        # Hoisted constants count as the first of the flattened arguments.
+        if 0 <= index - hoisted < count:
+            parameters[index - hoisted] = tokens + position
+    return EntryNumbers(tuple(parameters), first_result=tokens)
+
+
+def optimized_module(compiled: Any) -> Any | None:
+    """The compiled ``HloModule`` object of jaxlib.
+
+    Reads ``_executable.xla_executable``; an executable of several modules
+    gives ``None``.
+    """
+    try:
+        modules = compiled._executable.xla_executable.hlo_modules()
+    except (AttributeError, NotImplementedError, jax.errors.JaxRuntimeError):
+        return None
+    return modules[0] if len(modules) == 1 else None
+
+
+def module_text(lowered: Any) -> str:
+    """The module before optimization as text, with metadata and small constants only.
+
+    ``Lowered.as_text("hlo")`` prints every constant in full and leaves out
+    what the passes need, so this asks jaxlib for XLA's own long form.
+    """
+    from jaxlib import _hlo  # type: ignore[attr-defined]
+
+    options = _hlo.HloPrintOptions()
+    options.print_large_constants = False
+    options.print_metadata = True
+    module = lowered.compiler_ir("hlo").as_hlo_module()
+    return str(module.to_string(options))
+
+
+def cost_analysis_on_cpu(module: Any) -> dict[str, float]:
+    """XLA's generic cost analysis of any module, run by the CPU client.
+
+    A GPU executable without a GPU has no cost analysis of its own.
+    """
+    from jaxlib import _jax
+
+    client = jax.devices("cpu")[0].client
+    return dict(_jax.hlo_module_cost_analysis(client, module))

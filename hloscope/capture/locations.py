@@ -1,0 +1,59 @@
+"""Making the file names in a program the same on every machine."""
+
+from __future__ import annotations
+
+import os
+import re
+import site
+import sys
+import sysconfig
+from collections.abc import Iterable
+from pathlib import Path
+
+__all__ = ["library_folders", "shorten_paths", "source_prefix_pattern"]
+
+
+def library_folders() -> tuple[str, ...]:
+    """Where installed packages and the standard library lie, longest first."""
+    paths = sysconfig.get_paths()
+    folders = {paths[key] for key in ("purelib", "platlib", "stdlib", "platstdlib")}
+    folders.update(site.getsitepackages())
+    folders.add(site.getusersitepackages())
+    folders.update(os.path.realpath(folder) for folder in tuple(folders))
+    return tuple(sorted(folders, key=len, reverse=True))
+
+
+def _prefixes(extra: Iterable[str]) -> list[str]:
+    """Folders to name files relative to, those that win first.
+
+    Libraries come before the current folder, which may hold the environment
+    that they lie in. An editable install has hloscope's own files under its
+    repository.
+    """
+    rest = sorted({*extra, *sys.path}, key=len, reverse=True)
+    repository = str(Path(__file__).resolve().parents[2])
+    folders = [*library_folders(), repository, str(Path.cwd()), *rest]
+    absolute = (os.path.abspath(folder).rstrip("/") for folder in folders if folder)
+    return [folder for folder in dict.fromkeys(absolute) if folder]
+
+
+def source_prefix_pattern(extra: Iterable[str] = ()) -> str:
+    """A regular expression for the part of a source path that only this machine has.
+
+    JAX removes what it matches (``jax_hlo_source_file_canonicalization_regex``).
+    Of an absolute path under no known folder the last two components are kept.
+
+    Args:
+        extra: More folders whose files are named relative to them.
+    """
+    known = "|".join(re.escape(folder) for folder in _prefixes(extra))
+    return rf"^(?:(?:{known})/|/(?:[^/]+/)*(?=[^/]+/[^/]+$)|/(?=[^/]+$))"
+
+
+def shorten_paths(text: str) -> str:
+    """Cut every absolute path inside ``text`` to its last component.
+
+    For flags and messages that an artifact keeps and that may name folders of
+    the machine.
+    """
+    return re.sub(r"(?<![\w/.])(?:~|/)(?:[^\s/,;:'\"=]+/)+([^\s/,;:'\"=]*)", r".../\1", text)

@@ -1,0 +1,293 @@
+"""Trace, lower, compile and read one step. Runs in the worker."""
+
+from __future__ import annotations
+
+import contextlib
+import hashlib
+import io
+import time
+import warnings
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import AbstractContextManager
+from dataclasses import dataclass
+from typing import Any
+
+import jax
+from jax.sharding import Mesh
+
+from hloscope.capture import jax_private
+from hloscope.capture.abstraction import abstract_arguments
+from hloscope.capture.leaves import check_roles
+from hloscope.capture.literals import literal_facts
+from hloscope.capture.request import OptionValue
+from hloscope.capture.step import Step
+from hloscope.errors import CaptureError, UsageError
+
+__all__ = ["Compiled", "Lowered", "compile_step", "lower_step", "program_digest", "read_program"]
+
+Phase = Callable[[str], AbstractContextManager[None]]
+"""Makes a context that reports when the phase of that name begins and ends."""
+
+
+@dataclass(frozen=True)
+class Lowered:
+    """A step on its way to the compiler.
+
+    Attributes:
+        stage: What the step's own ``lower`` gave; flax wraps JAX's.
+        plain: JAX's own ``Lowered``.
+        timings: Seconds of ``trace`` (where it runs apart) and ``lower``.
+        warnings: What JAX warned of on the way.
+    """
+
+    stage: Any
+    plain: Any
+    timings: Mapping[str, float]
+    warnings: tuple[str, ...]
+
+
+@dataclass(frozen=True)
+class Compiled:
+    """What the compiler made, read into plain data.
+
+    The attributes are those of :class:`hloscope.capture.artifact.Artifact`.
+    """
+
+    hlo_text: str
+    lowered_text: str | None
+    xla_cost: Mapping[str, float] | None
+    xla_cost_note: str | None
+    xla_memory: Mapping[str, int] | None
+    xla_memory_note: str | None
+    literals: tuple[Any, ...]
+    literals_note: str | None
+
+
+def lower_step(
+    step: Step, devices: Sequence[Any], *, mesh: Mesh | None, present: bool, phase: Phase
+) -> Lowered:
+    """Trace and lower ``step`` for ``devices``, without allocating its arguments.
+
+    Raises:
+        UsageError: The step's description contradicts itself.
+        CaptureError: An argument lies on other devices.
+    """
+    check_roles(step)
+    jitted = hasattr(step.fn, "lower")
+    if jitted and (step.donate or step.static or step.out_shardings is not None):
+        raise UsageError(
+            "the step's function is jitted already, so `donate`, `static` and "
+            "`out_shardings` would have no effect",
+            place=step.name or getattr(step.fn, "__name__", "step"),
+            hint="Give them to jax.jit, or give the plain function to Step.",
+        )
+    args, kwargs = abstract_arguments(
+        step.args,
+        step.kwargs,
+        step.static,
+        devices,
+        mesh=mesh,
+        present=present,
+        scalars=not jitted,
+    )
+    function = step.fn
+    if not jitted:
+        options = {} if step.out_shardings is None else {"out_shardings": step.out_shardings}
+        function = jax.jit(
+            step.fn, donate_argnums=step.donate, static_argnums=step.static, **options
+        )
+    timings: dict[str, float] = {}
+    with _collected_warnings() as messages:
+        if hasattr(function, "trace"):
+            with phase("trace"), _timed(timings, "trace"):
+                traced = function.trace(*args, **kwargs)
+            with phase("lower"), _timed(timings, "lower"):
+                stage = traced.lower()
+        else:
+            with phase("lower"), _timed(timings, "lower"):
+                stage = function.lower(*args, **kwargs)  # type: ignore[attr-defined]
+    return Lowered(
+        stage=stage,
+        plain=jax_private.unwrapped(stage),
+        timings=timings,
+        warnings=tuple(messages),
+    )
+
+
+def compile_step(
+    lowered: Lowered,
+    options: Mapping[str, OptionValue],
+    devices: Sequence[Any],
+    target: str,
+    phase: Phase,
+) -> tuple[Any, float]:
+    """Compile, and make sure that it was for the target.
+
+    Returns:
+        JAX's own ``Compiled``, and the seconds it took.
+
+    Raises:
+        UsageError: XLA does not know one of the compiler options.
+        CaptureError: The program went to other devices.
+    """
+    timings: dict[str, float] = {}
+    with phase("compile"), _timed(timings, "compile"):
+        try:
+            compiled = lowered.plain.compile(compiler_options=dict(options) or None)
+        except jax.errors.JaxRuntimeError as error:
+            if options and "compile option" in str(error):
+                raise UsageError(
+                    "XLA refuses a compiler option",
+                    place=", ".join(f"{key}={value}" for key, value in options.items()),
+                    detail=str(error).splitlines()[0],
+                    hint="Check the option's name and value for this target.",
+                ) from error
+            raise
+    used = {
+        device
+        for sharding in jax.tree.leaves((compiled.input_shardings, compiled.output_shardings))
+        for device in sharding.device_set
+    }
+    if used and not used <= set(devices):
+        kinds = ", ".join(sorted({device.device_kind for device in used}))
+        raise CaptureError(
+            f"the step was compiled for {kinds} and not for {target}",
+            phase="compile",
+            hint="Give it an array (or a ShapeDtypeStruct) among its arguments: these carry the "
+            "devices. A step that builds its own mesh takes `devices`.",
+        )
+    return compiled, timings["compile"]
+
+
+def program_digest(lowered: Lowered) -> str:
+    """SHA-256 of the lowered program, constants and source locations included."""
+    stream = io.BytesIO()
+    lowered.plain.compiler_ir("stablehlo").operation.write_bytecode(stream)
+    return hashlib.sha256(stream.getbuffer()).hexdigest()
+
+
+def read_program(lowered: Lowered, compiled: Any) -> Compiled:
+    """Everything that is asked of the executable before it is let go.
+
+    Raises:
+        CaptureError: The executable does not print its module.
+    """
+    try:
+        text = compiled.as_text()
+    except NotImplementedError as error:
+        raise CaptureError(
+            "this backend does not print the modules that it compiles",
+            phase="read",
+            detail=str(error),
+            hint="Dump the module with --xla_dump_to and give hloscope the dump.",
+        ) from error
+    if not text:
+        raise CaptureError(
+            "the executable printed an empty module",
+            phase="read",
+            hint="Dump the module with --xla_dump_to and give hloscope the dump.",
+        )
+    module = jax_private.optimized_module(compiled)
+    cost, cost_note = _cost(compiled, module)
+    memory, memory_note = _memory(compiled)
+    literals, literals_note = _literals(module, text)
+    return Compiled(
+        hlo_text=text,
+        lowered_text=_lowered_text(lowered),
+        xla_cost=cost,
+        xla_cost_note=cost_note,
+        xla_memory=memory,
+        xla_memory_note=memory_note,
+        literals=literals,
+        literals_note=literals_note,
+    )
+
+
+def _lowered_text(lowered: Lowered) -> str | None:
+    try:
+        return jax_private.module_text(lowered.plain)
+    except (AttributeError, NotImplementedError, ValueError, jax.errors.JaxRuntimeError):
+        return None
+
+
+def _cost(compiled: Any, module: Any) -> tuple[dict[str, float] | None, str | None]:
+    try:
+        own = compiled.cost_analysis()
+    except (NotImplementedError, jax.errors.JaxRuntimeError):
+        own = None
+    if own:
+        return {str(k): float(v) for k, v in own.items()}, "the executable's cost_analysis()"
+    if module is None:
+        return None, "the executable has no cost analysis and does not give its module"
+    try:
+        generic = jax_private.cost_analysis_on_cpu(module)
+    except (AttributeError, ImportError, jax.errors.JaxRuntimeError) as error:
+        return None, f"the executable has no cost analysis, and XLA's generic one failed: {error}"
+    return (
+        {str(k): float(v) for k, v in generic.items()},
+        "XLA's generic HloCostAnalysis of the optimized module; the executable has none",
+    )
+
+
+_MEMORY_FIELDS = (
+    "generated_code_size_in_bytes",
+    "argument_size_in_bytes",
+    "output_size_in_bytes",
+    "alias_size_in_bytes",
+    "temp_size_in_bytes",
+    "host_generated_code_size_in_bytes",
+    "host_argument_size_in_bytes",
+    "host_output_size_in_bytes",
+    "host_alias_size_in_bytes",
+    "host_temp_size_in_bytes",
+    "peak_memory_in_bytes",
+)
+
+
+def _memory(compiled: Any) -> tuple[dict[str, int] | None, str | None]:
+    try:
+        stats = compiled.memory_analysis()
+    except (NotImplementedError, jax.errors.JaxRuntimeError) as error:
+        return None, f"the executable has no memory analysis: {error}"
+    if stats is None:
+        return None, "the executable has no memory analysis"
+    # Which fields there are differs between versions.
+    return {
+        name: int(getattr(stats, name)) for name in _MEMORY_FIELDS if hasattr(stats, name)
+    }, None
+
+
+def _literals(module: Any, text: str) -> tuple[tuple[Any, ...], str | None]:
+    if "constant({...})" not in text:
+        return (), None
+    if module is None:
+        return (), "the executable does not give its module, so its constants cannot be read"
+    try:
+        # A protobuf cannot be larger than 2 GiB; a module with larger constants fails here.
+        serialized = module.as_serialized_hlo_module_proto()
+        return literal_facts(serialized, text)
+    except (jax.errors.JaxRuntimeError, ValueError, IndexError, MemoryError) as error:
+        return (), f"the module's constants cannot be read: {error}"
+
+
+@contextlib.contextmanager
+def _timed(timings: dict[str, float], name: str) -> Iterator[None]:
+    start = time.perf_counter()
+    yield
+    timings[name] = time.perf_counter() - start
+
+
+@contextlib.contextmanager
+def _collected_warnings() -> Iterator[list[str]]:
+    messages: list[str] = []
+    with warnings.catch_warnings(record=True) as caught:
+        warnings.simplefilter("always")
+        try:
+            yield messages
+        finally:
+            kept = (w for w in caught if not issubclass(w.category, _NOT_OURS))
+            messages.extend(dict.fromkeys(str(w.message) for w in kept))
+
+
+# About Python code and not about the program.
+_NOT_OURS = (DeprecationWarning, PendingDeprecationWarning, ImportWarning, ResourceWarning)

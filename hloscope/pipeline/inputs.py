@@ -1,0 +1,65 @@
+"""What a subject may bring beside the module and its signature, as types to ask for.
+
+An analysis that needs one names it as a parameter; a subject that has none
+leaves it out or says why.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+__all__ = ["KnownLiteral", "KnownLiterals", "XlaCost", "XlaMemory"]
+
+
+@dataclass(frozen=True, slots=True)
+class XlaCost:
+    """What XLA's own cost analysis says of the optimized module.
+
+    Attributes:
+        values: Its properties by XLA's names, for example ``flops``.
+        source: Where the figures come from, where that needs saying.
+    """
+
+    values: Mapping[str, float]
+    source: str = ""
+
+    @property
+    def flops(self) -> float | None:
+        """Floating-point operations, or ``None`` where XLA gives none."""
+        return self.values.get("flops")
+
+
+@dataclass(frozen=True, slots=True)
+class XlaMemory:
+    """What XLA's own memory analysis says, in bytes by XLA's names."""
+
+    values: Mapping[str, int]
+
+
+@dataclass(frozen=True, slots=True)
+class KnownLiteral:
+    """What a constant holds whose value the module's text leaves out.
+
+    Attributes:
+        kind: ``zeros``, ``splat`` (one value throughout), ``iota`` or ``data``.
+        value: The value of ``zeros`` or of a ``splat``, as text.
+        digest: Equal digests are equal contents.
+    """
+
+    kind: str
+    value: str | None
+    digest: str
+
+
+@dataclass(frozen=True, slots=True)
+class KnownLiterals:
+    """Elided constants by instruction name.
+
+    Attributes:
+        by_name: What is known of each.
+        note: Why some are missing, if any are.
+    """
+
+    by_name: Mapping[str, KnownLiteral]
+    note: str = ""
