@@ -89,7 +89,8 @@ class Artifact:
         flags: Compiler flags, from the environment and for this compile.
         timings: Seconds of ``trace``, ``lower`` and ``compile``. A function
             that cannot be traced apart has its tracing in ``lower``.
-        xla_cost: XLA's own cost analysis, or ``None``.
+        xla_cost: XLA's own cost analysis as it is, or ``None``. A negative
+            figure is XLA's way to say that it does not know.
         xla_cost_note: Where ``xla_cost`` comes from, or why there is none.
         xla_memory: XLA's own memory analysis in bytes, or ``None``.
         xla_memory_note: Why there is none.

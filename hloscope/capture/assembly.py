@@ -65,7 +65,7 @@ def build_artifact(
     signature = read_signature(step, lowered.plain)
     versions = _versions(plugins)
     flags = {name: os.environ[name] for name in _FLAG_VARIABLES if os.environ.get(name)}
-    options = {key: str(value) for key, value in request.compiler_options.items()}
+    options = {k: shorten_paths(str(v)) for k, v in request.compiler_options.items()}
     known: Artifact | None = None
     key = ""
     if programs is not None:
@@ -77,7 +77,7 @@ def build_artifact(
             len(devices),
             versions,
             flags,
-            options,
+            dict(request.compiler_options),
         )
         known = programs.get(key)
     if known is not None:

@@ -29,8 +29,10 @@ class Recorder:
 
     def __init__(self, apart_from: Iterable[str] = ()) -> None:
         """Leave out what lies under the folders in ``apart_from``."""
+        # This package's own files are part of every key already.
+        ours = os.path.dirname(os.path.abspath(__file__))
         self._apart = tuple(
-            os.path.abspath(folder) + os.sep for folder in (*apart_from, *library_folders())
+            os.path.abspath(folder) + os.sep for folder in (ours, *apart_from, *library_folders())
         )
         self._read: set[str] = set()
         self._written: set[str] = set()

@@ -7,6 +7,7 @@ have it, so that a JAX that moved something costs a fact and not the capture.
 
 from __future__ import annotations
 
+import contextlib
 from dataclasses import dataclass
 from typing import Any
 
@@ -42,11 +43,13 @@ class EntryNumbers:
 def hide_frames_under(folder: str) -> None:
     """Leave the frames of files whose names begin so out of the HLO's source locations.
 
-    Uses ``jax._src.source_info_util.register_exclusion``.
+    Uses ``jax._src.source_info_util.register_exclusion``; without it the frames
+    stay, which costs clarity and nothing else.
     """
-    from jax._src import source_info_util
+    with contextlib.suppress(ImportError, AttributeError):
+        from jax._src import source_info_util
 
-    source_info_util.register_exclusion(folder)
+        source_info_util.register_exclusion(folder)
 
 
 def unwrapped(stage: Any) -> Any:

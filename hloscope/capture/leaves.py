@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import inspect
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import jax
@@ -15,32 +15,10 @@ from hloscope.capture import jax_private
 from hloscope.capture.abstraction import hlo_dtype
 from hloscope.capture.step import Step
 from hloscope.errors import UsageError
+from hloscope.ir.argument_roles import guess_roles
 from hloscope.ir.signature import InputLeaf, OutputLeaf, Role, Signature
 
-__all__ = ["check_roles", "guess_role", "read_signature", "with_shardings"]
-
-_ROLES_BY_NAME: Mapping[str, Role] = {
-    **dict.fromkeys(("state", "params", "opt_state", "model", "optimizer", "carry"), Role.STATE),
-    **dict.fromkeys(("key", "rng", "rngs", "prng_key", "rng_key"), Role.RNG),
-    **dict.fromkeys(
-        ("batch", "x", "y", "inputs", "images", "tokens", "labels", "targets"), Role.BATCH
-    ),
-}
-
-
-def guess_role(name: str, *, donated: bool, is_key: bool) -> Role:
-    """What an argument is, from what is known of it when the step does not say.
-
-    Args:
-        name: The argument's name.
-        donated: Whether any of its buffers is donated.
-        is_key: Whether it holds nothing but random keys.
-    """
-    if is_key:
-        return Role.RNG
-    if donated:
-        return Role.STATE
-    return _ROLES_BY_NAME.get(name, Role.OTHER)
+__all__ = ["check_roles", "read_signature", "with_shardings"]
 
 
 def check_roles(step: Step) -> None:
@@ -191,18 +169,20 @@ def _owner(path: Sequence[Any], dynamic: Sequence[tuple[int, str]]) -> tuple[int
 def _roles(
     step: Step, owners: Sequence[tuple[int | None, str]], infos: Sequence[Any]
 ) -> dict[tuple[int | None, str], Role]:
+    held = {
+        owner: [info for info, other in zip(infos, owners, strict=True) if other == owner]
+        for owner in dict.fromkeys(owners)
+    }
+    donated = {name for (_, name), mine in held.items() if any(info.donated for info in mine)}
+    guessed = guess_roles((name for _, name in held), donated)
     roles: dict[tuple[int | None, str], Role] = {}
-    for owner in dict.fromkeys(owners):
+    for owner, mine in held.items():
         position, name = owner
-        mine = [info for info, other in zip(infos, owners, strict=True) if other == owner]
         given = step.roles.get(name)
         if given is None and position is not None:
             given = step.roles.get(position)
-        roles[owner] = given or guess_role(
-            name,
-            donated=any(info.donated for info in mine),
-            is_key=all(_is_key(info) for info in mine),
-        )
+        is_key = all(_is_key(info) for info in mine)
+        roles[owner] = given or (Role.RNG if is_key else guessed[name])
     return roles
 
 

@@ -56,4 +56,4 @@ def shorten_paths(text: str) -> str:
     For flags and messages that an artifact keeps and that may name folders of
     the machine.
     """
-    return re.sub(r"(?<![\w/.])(?:~|/)(?:[^\s/,;:'\"=]+/)+([^\s/,;:'\"=]*)", r".../\1", text)
+    return re.sub(r"(?<![\w/.])~?/(?:[^\s/,;:'\"=]+/)+([^\s/,;:'\"=]*)", r".../\1", text)

@@ -30,6 +30,7 @@ __all__ = [
     "components_of",
     "find_plugins",
     "installed_plugins",
+    "is_available",
     "plugin_folder",
     "remove_plugins",
 ]
@@ -189,6 +190,11 @@ def find_plugins(target: Target) -> Plugins:
             folders.append(plugin_folder(cudnn))
             versions.update(extra["versions"])
     return Plugins(tuple(folders), versions)
+
+
+def is_available(component: Component) -> bool:
+    """Whether the component is in the environment or in the cache, fit for this jaxlib."""
+    return bool(_in_environment(component)) or read_manifest(plugin_folder(component)) is not None
 
 
 def _missing(target: Target, component: Component) -> TargetError:

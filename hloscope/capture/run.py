@@ -8,6 +8,7 @@ import json
 import os
 import re
 import selectors
+import shutil
 import signal
 import subprocess
 import sys
@@ -25,10 +26,16 @@ from hloscope.capture.request import CaptureRequest
 from hloscope.chips import ChipKind, Target
 from hloscope.errors import CaptureError, HloscopeError, InputError, TargetError, UsageError
 
-__all__ = ["PhaseEvent", "Progress", "run_worker"]
+__all__ = ["FACTS", "RESULT", "PhaseEvent", "Progress", "run_worker"]
 
 _FATAL = re.compile(r"\s*F\d{4} |.*Check fail")
 """How Google's logging begins the line on which a process gives up."""
+
+RESULT = "artifact.hloscope"
+"""The artifact, in the worker's folder."""
+
+FACTS = "facts.json"
+"""What the parent has to know beside it: whether it was cached, and which files it read."""
 
 _TAIL_BYTES = 64 * 1024
 _TAIL_LINES = 20
@@ -76,19 +83,35 @@ def run_worker(
     Raises:
         HloscopeError: What went wrong in the worker.
     """
-    with tempfile.TemporaryDirectory(prefix="hloscope-") as name:
-        folder = Path(name)
-        message = {
-            "request": request.to_json(),
-            "plugin_folders": [str(path) for path in plugins.folders],
-            "plugin_versions": plugins.versions,
-            "cache": None if cache is None else str(cache),
-        }
-        (folder / "request.json").write_text(json.dumps(message))
+    message = {
+        "request": request.to_json(),
+        "plugin_folders": [str(path) for path in plugins.folders],
+        "plugin_versions": plugins.versions,
+        "cache": None if cache is None else str(cache),
+    }
+    folder = _working_folder(json.dumps(message))
+    try:
         _Worker(request, target, plugins, folder, progress).run()
-        artifact = Artifact.load(folder / "artifact.hloscope")
-        facts = json.loads((folder / "facts.json").read_text())
+        artifact = Artifact.load(folder / RESULT)
+        facts = json.loads((folder / FACTS).read_text())
+    finally:
+        shutil.rmtree(folder, ignore_errors=True)
     return dataclasses.replace(artifact, cached=facts["cached"]), facts["files"]
+
+
+def _working_folder(message: str) -> Path:
+    """A folder for one worker, with its request in it."""
+    try:
+        folder = Path(tempfile.mkdtemp(prefix="hloscope-"))
+        (folder / "request.json").write_text(message)
+    except OSError as error:
+        raise CaptureError(
+            f"the worker's folder cannot be made: {error.strerror or error}",
+            phase="start",
+            place=error.filename,
+            hint="Free some space there, or set TMPDIR to another disk.",
+        ) from error
+    return folder
 
 
 class _Worker:
@@ -164,6 +187,8 @@ class _Worker:
             # With the platform fixed, the CUDA plug-in does not look for a driver.
             environment["JAX_PLATFORMS"] = "cpu"
             environment["TPU_SKIP_MDS_QUERY"] = "1"
+            # Compiling uses no chip, so libtpu's lock against a second process is in the way.
+            environment["ALLOW_MULTIPLE_LIBTPU_LOAD"] = "1"
             environment.setdefault("TF_CPP_MIN_LOG_LEVEL", "2")
         if chip is not None and chip.kind is ChipKind.CPU and (self._target.devices or 1) > 1:
             flags = environment.get("XLA_FLAGS", "")

@@ -2,17 +2,17 @@
 
 from __future__ import annotations
 
+import os
 import time
 
 from hloscope.capture.artifact import Artifact
 from hloscope.capture.cache import RequestCache, request_key
 from hloscope.capture.folders import cache_folder
 from hloscope.capture.plugin_install import install_component
-from hloscope.capture.plugins import Plugins, components_of, find_plugins
+from hloscope.capture.plugins import Plugins, components_of, find_plugins, is_available
 from hloscope.capture.request import CaptureRequest, SourceKind
 from hloscope.capture.run import PhaseEvent, Progress, run_worker
 from hloscope.chips import Target
-from hloscope.errors import TargetError
 
 __all__ = ["capture"]
 
@@ -38,14 +38,16 @@ def capture(request: CaptureRequest, *, progress: Progress | None = None) -> Art
         # Known without JAX: an unknown name is answered at once.
         registry.get(request.source.text)
     plugins = _plugins(request, target, tell)
+    # A dump that was asked for is written only by a compile that takes place.
+    use_cache = request.use_cache and "--xla_dump" not in os.environ.get("XLA_FLAGS", "")
     # What is attached to a machine can change with no file changing.
-    index = RequestCache(cache_folder()) if request.use_cache and not target.is_local else None
+    index = RequestCache(cache_folder()) if use_cache and not target.is_local else None
     key = request_key(request, plugins.versions) if index is not None else ""
     if index is not None:
         known = index.get(key)
         if known is not None:
             return known
-    programs = cache_folder() if request.use_cache else None
+    programs = cache_folder() if use_cache else None
     artifact, files = run_worker(request, target, plugins, programs, tell)
     if index is not None and files is not None:
         index.put(key, artifact, files)
@@ -53,16 +55,17 @@ def capture(request: CaptureRequest, *, progress: Progress | None = None) -> Art
 
 
 def _plugins(request: CaptureRequest, target: Target, tell: Progress) -> Plugins:
-    try:
-        return find_plugins(target)
-    except TargetError:
-        if not request.install:
-            raise
-    start = time.perf_counter()
-    tell(PhaseEvent("install"))
-    for component in components_of(target, with_cudnn=request.with_cudnn):
-        install_component(component, progress=lambda line: tell(PhaseEvent("install", note=line)))
-    tell(PhaseEvent("install", seconds=time.perf_counter() - start))
+    if request.install:
+        wanted = components_of(target, with_cudnn=request.with_cudnn)
+        missing = [component for component in wanted if not is_available(component)]
+        if missing:
+            start = time.perf_counter()
+            tell(PhaseEvent("install"))
+            for component in missing:
+                install_component(
+                    component, progress=lambda line: tell(PhaseEvent("install", note=line))
+                )
+            tell(PhaseEvent("install", seconds=time.perf_counter() - start))
     return find_plugins(target)
 
 

@@ -17,6 +17,7 @@ from jax.sharding import Mesh
 
 from hloscope.capture import jax_private
 from hloscope.capture.abstraction import abstract_arguments
+from hloscope.capture.artifact import LiteralFacts
 from hloscope.capture.leaves import check_roles
 from hloscope.capture.literals import literal_facts
 from hloscope.capture.request import OptionValue
@@ -34,13 +35,11 @@ class Lowered:
     """A step on its way to the compiler.
 
     Attributes:
-        stage: What the step's own ``lower`` gave; flax wraps JAX's.
-        plain: JAX's own ``Lowered``.
+        plain: JAX's own ``Lowered``; what flax wraps around it is taken off.
         timings: Seconds of ``trace`` (where it runs apart) and ``lower``.
         warnings: What JAX warned of on the way.
     """
 
-    stage: Any
     plain: Any
     timings: Mapping[str, float]
     warnings: tuple[str, ...]
@@ -59,7 +58,7 @@ class Compiled:
     xla_cost_note: str | None
     xla_memory: Mapping[str, int] | None
     xla_memory_note: str | None
-    literals: tuple[Any, ...]
+    literals: tuple[LiteralFacts, ...]
     literals_note: str | None
 
 
@@ -107,7 +106,6 @@ def lower_step(
             with phase("lower"), _timed(timings, "lower"):
                 stage = function.lower(*args, **kwargs)  # type: ignore[attr-defined]
     return Lowered(
-        stage=stage,
         plain=jax_private.unwrapped(stage),
         timings=timings,
         warnings=tuple(messages),
@@ -206,8 +204,17 @@ def read_program(lowered: Lowered, compiled: Any) -> Compiled:
 def _lowered_text(lowered: Lowered) -> str | None:
     try:
         return jax_private.module_text(lowered.plain)
-    except (AttributeError, NotImplementedError, ValueError, jax.errors.JaxRuntimeError):
+    except _NOT_PRINTED:
         return None
+
+
+_NOT_PRINTED = (
+    AttributeError,
+    ImportError,
+    NotImplementedError,
+    ValueError,
+    jax.errors.JaxRuntimeError,
+)
 
 
 def _cost(compiled: Any, module: Any) -> tuple[dict[str, float] | None, str | None]:
@@ -257,7 +264,7 @@ def _memory(compiled: Any) -> tuple[dict[str, int] | None, str | None]:
     }, None
 
 
-def _literals(module: Any, text: str) -> tuple[tuple[Any, ...], str | None]:
+def _literals(module: Any, text: str) -> tuple[tuple[LiteralFacts, ...], str | None]:
     if "constant({...})" not in text:
         return (), None
     if module is None:

@@ -18,10 +18,8 @@ from pathlib import Path
 from typing import Any
 
 from hloscope.capture.dependencies import Recorder
+from hloscope.capture.run import FACTS, RESULT
 from hloscope.errors import CaptureError, HloscopeError
-
-RESULT = "artifact.hloscope"
-FACTS = "facts.json"
 
 
 class Events:
@@ -66,7 +64,8 @@ def main(arguments: list[str]) -> int:
         return 1
     except BaseException as error:
         # SystemExit and KeyboardInterrupt too: a user's file may raise anything.
-        events.send(event="error", **_described(_of_user(error, events.phase)))
+        chip = message["request"]["target"].partition(":")[0]
+        events.send(event="error", **_described(_of_user(error, events.phase, chip)))
         return 1
     events.send(event="done")
     return 0
@@ -161,7 +160,7 @@ _DOING = {
 }
 
 
-def _of_user(error: BaseException, phase: str) -> HloscopeError:
+def _of_user(error: BaseException, phase: str, chip: str) -> HloscopeError:
     detail: str | None
     try:
         from hloscope.capture.tracebacks import user_traceback
@@ -170,7 +169,14 @@ def _of_user(error: BaseException, phase: str) -> HloscopeError:
     except ImportError:
         # JAX itself is what cannot be imported.
         detail = f"{type(error).__name__}: {error}"
-    return CaptureError(_DOING[phase], phase=phase, detail=detail)
+    hint = None
+    if isinstance(error, RuntimeError) and "cuDNN" in str(error):
+        # JAX wants the library itself before it traces cuDNN's attention.
+        hint = (
+            f"If it is cuDNN's library that JAX misses: `hloscope targets install {chip} "
+            "--with-cudnn`."
+        )
+    return CaptureError(_DOING[phase], phase=phase, detail=detail, hint=hint)
 
 
 def _described(error: HloscopeError) -> dict[str, Any]:

@@ -40,7 +40,7 @@ _RANK = {("after", False): 0, ("after", True): 1, ("before", False): 2, ("before
 
 
 def find_dump(folder: Path) -> list[DumpFile]:
-    """One row for each module in a folder, in the order of the files' names.
+    """One row for each module in a folder, in the order of their labels.
 
     Optimized HLO is preferred, and text before protobuf: only text says how
     many partitions a program has. Files that are no dump but are named
@@ -50,7 +50,7 @@ def find_dump(folder: Path) -> list[DumpFile]:
         OSError: The folder cannot be read.
     """
     best: dict[str, tuple[int, DumpFile]] = {}
-    for path in sorted(folder.iterdir()):
+    for path in folder.iterdir():
         if not path.is_file():
             continue
         if dumped := _DUMPED.fullmatch(path.name):
@@ -68,7 +68,7 @@ def find_dump(folder: Path) -> list[DumpFile]:
             continue
         if label not in best or rank < best[label][0]:
             best[label] = (rank, row)
-    return [row for _, row in best.values()]
+    return [best[label][1] for label in sorted(best)]
 
 
 def _name_inside(path: Path) -> str | None:

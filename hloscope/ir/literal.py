@@ -59,7 +59,7 @@ class Literal:
     @property
     def scalar(self) -> Scalar | None:
         """The value when there is exactly one element and it is known."""
-        if not self.shape.is_array or self.shape.num_elements != 1 or self.elided:
+        if not self.shape.is_array or any(n != 1 for n in self.shape.dimensions) or self.elided:
             return None
         if self.array is not None:
             return _python_scalar(self.array.reshape(-1)[0].item())

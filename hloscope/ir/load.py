@@ -23,6 +23,9 @@ from hloscope.ir.verify import verify
 __all__ = ["LoadedModule", "list_dump", "load_module", "load_modules"]
 
 
+_NUMBER = re.compile(r"(module_\d+)\.")
+
+
 class LoadedModule:
     """A module that was found, and is read when it is asked for.
 
@@ -71,7 +74,9 @@ class LoadedModule:
 
     def answers_to(self, name: str) -> bool:
         """Whether ``name`` names this module: by name, label, number or file."""
-        return name in (self.name, self.label, self.origin, self.label.partition(".")[0])
+        numbered = _NUMBER.match(self.label)
+        number = numbered.group(1) if numbered else self.label
+        return name in (self.name, self.label, self.origin, number)
 
 
 def load_modules(
@@ -263,7 +268,9 @@ def _read_file(path: Path) -> bytes:
         if stat.S_ISDIR(mode):
             raise IsADirectoryError(21, "Is a directory")
         if stat.S_ISBLK(mode) or stat.S_ISSOCK(mode):
-            raise InputError("is a device or a socket, not a file", place=str(path))
+            raise InputError(
+                "is a device or a socket, not a file", place=str(path), hint="Name a file."
+            )
         with path.open("rb") as stream:
             return _read_bounded(stream, str(path))
     except FileNotFoundError:

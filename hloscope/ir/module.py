@@ -11,7 +11,7 @@ from collections.abc import Iterator, Mapping
 from functools import cached_property
 from typing import Any, Protocol
 
-from hloscope.errors import ParseError
+from hloscope.errors import InputError, ParseError
 from hloscope.ir.attributes import (
     ConvolutionDims,
     DotDims,
@@ -121,7 +121,7 @@ class Instruction:
         """Raw value of every attribute by key, brackets and quotes included.
 
         Raises:
-            ParseError: The instruction's text does not hold attributes.
+            InputError: The instruction's text does not hold attributes.
         """
         source = self._source
         if isinstance(source, dict):
@@ -143,16 +143,15 @@ class Instruction:
         self._source = attributes
         self._called = None
 
-    def error(self, message: str, source: str = "") -> ParseError:
-        """A typed error that points at this instruction."""
-        module = self.computation.module
+    def error(self, message: str, source: str = "") -> InputError:
+        """A typed error that points at this instruction, by line where it has one."""
+        file = self.computation.module.file
+        what = f"%{self.name} ({self.opcode}): {message}"
+        hint = "Check whether the file was cut or edited; dump the module again."
+        if not self.line:
+            return InputError(what, place=file, hint=hint)
         return ParseError(
-            f"%{self.name} ({self.opcode}): {message}",
-            file=module.file,
-            line=self.line,
-            column=1,
-            source=source.strip(),
-            hint="Check whether the file was cut or edited; dump the module again.",
+            what, file=file, line=self.line, column=1, source=source.strip(), hint=hint
         )
 
     def _decode(self, key: str, reader: Any) -> Any:
@@ -180,7 +179,7 @@ class Instruction:
         """Computations it calls, in the order of :data:`CALL_KEYS`.
 
         Raises:
-            ParseError: It names a computation that the module does not have.
+            InputError: It names a computation that the module does not have.
         """
         if self._called is None:
             names = self.called_names()

@@ -14,6 +14,8 @@ __all__ = ["Groups", "parse_replica_groups"]
 
 Groups = tuple[tuple[int, ...], ...]
 
+_MOST_DEVICES = 1 << 24
+
 _IOTA = re.compile(r"\[([\d,]+)\]<=\[([\d,]+)\](?:T\(([\d,]+)\))?$")
 _MESH = re.compile(r"mesh\[(.*?)\](?:\s*,\s*device_ids=(\(.*\)))?\s*\{(.*)\}$", re.DOTALL)
 _DEVICE_RESHAPE = re.compile(r"\(\[([\d,]+)\](?:T\(([\d,]+)\))?\)$")
@@ -51,6 +53,13 @@ def parse_replica_groups(text: str) -> Groups:
     raise ValueError(f"{text!r} names no replica groups")
 
 
+def _device_count(sizes: tuple[int, ...]) -> int:
+    """Devices of a mesh; what nobody can own is refused before it is written out."""
+    if any(size < 1 for size in sizes) or (count := prod(sizes)) > _MOST_DEVICES:
+        raise ValueError("expected sizes of 1 or more, of at most 2^24 devices in all")
+    return count
+
+
 def _two(numbers: tuple[int, ...]) -> tuple[int, int]:
     if len(numbers) != 2:
         raise ValueError("expected [groups,size]")
@@ -59,6 +68,7 @@ def _two(numbers: tuple[int, ...]) -> tuple[int, int]:
 
 def _iota(shape: tuple[int, ...], permutation: tuple[int, ...]) -> list[int]:
     """``arange(prod(shape)).reshape(shape).transpose(permutation).ravel()``."""
+    _device_count(shape)
     permutation = permutation or tuple(range(len(shape)))
     if sorted(permutation) != list(range(len(shape))):
         raise ValueError("the permutation does not name each dimension once")
@@ -72,14 +82,15 @@ def _iota(shape: tuple[int, ...], permutation: tuple[int, ...]) -> list[int]:
 def _mesh(axes: str, device_ids: str | None) -> _Mesh:
     named = _MESH_AXIS.findall(axes)
     sizes = tuple(int(size) for _, size in named)
+    count = _device_count(sizes)
     if device_ids is None:
-        devices = tuple(range(prod(sizes)))
+        devices = tuple(range(count))
     elif reshape := _DEVICE_RESHAPE.match(device_ids):
         permutation = parse_integers(reshape.group(2) or "")
         devices = tuple(_iota(parse_integers(reshape.group(1)), permutation))
     else:
         devices = parse_integers(device_ids.strip("() "))
-    if len(devices) != prod(sizes):
+    if len(devices) != count:
         raise ValueError("the mesh's sizes and device ids disagree")
     return _Mesh(tuple(name for name, _ in named), sizes, devices)
 
@@ -99,6 +110,7 @@ def _over_axes(mesh: _Mesh, axes: str) -> Groups:
             raise ValueError(f"the mesh has no axis {name!r}")
         total = mesh.sizes[mesh.names.index(name)]
         before, extent = (int(pre), int(size)) if pre else (1, total)
+        _device_count((before, extent))
         cuts[name] |= {before, before * extent}
         chosen.append((name, before, before * extent))
     for name in mesh.names:

@@ -112,21 +112,31 @@ def split_list(text: str, at: int = 0, end: int | None = None) -> list[str]:
     return parts
 
 
-_ESCAPE = re.compile(r"\\(?:([0-7]{1,3})|[xX]([0-9a-fA-F]{1,2})|(.))", re.DOTALL)
+_BYTE = re.compile(r"\\(?:([0-7]{1,3})|[xX]([0-9a-fA-F]{1,2}))")
+_ESCAPE = re.compile(r"((?:\\(?:[0-7]{1,3}|[xX][0-9a-fA-F]{1,2}))+)|\\(.)", re.DOTALL)
 _NAMED = {"n": "\n", "t": "\t", "r": "\r", "a": "\a", "b": "\b", "f": "\f", "v": "\v"}
 
 
 def unescape(text: str) -> str:
-    """Undo C escapes as XLA's printer writes them: octal, hex and single letters."""
+    """Undo C escapes as XLA's printer writes them: octal, hex and single letters.
+
+    Escaped bytes in a row are UTF-8 where they are valid as such, else one
+    character a byte.
+    """
     if "\\" not in text:
         return text
     return _ESCAPE.sub(_plain, text)
 
 
 def _plain(match: re.Match[str]) -> str:
-    octal, hexadecimal, letter = match.groups()
-    if octal:
-        return chr(int(octal, 8) & 0xFF)
-    if hexadecimal:
-        return chr(int(hexadecimal, 16))
-    return _NAMED.get(letter, letter)
+    escaped, letter = match.groups()
+    if letter is not None:
+        return _NAMED.get(letter, letter)
+    data = bytes(
+        int(octal, 8) & 0xFF if octal else int(hexadecimal, 16)
+        for octal, hexadecimal in _BYTE.findall(escaped)
+    )
+    try:
+        return data.decode()
+    except UnicodeDecodeError:
+        return data.decode("latin-1")

@@ -6,6 +6,7 @@ import re
 from functools import cached_property
 from math import prod
 
+from hloscope.errors import Unavailable
 from hloscope.ir.dtypes import BITS, KEYWORD_TYPES
 
 __all__ = ["UNBOUNDED", "Layout", "Shape", "ShapeError", "parse_shape", "shape_end"]
@@ -118,12 +119,12 @@ class Shape:
         """Elements of an array (upper bound where dynamic); 0 for anything else.
 
         Raises:
-            ValueError: A dimension is unbounded.
+            Unavailable: A dimension is unbounded, so nothing can be counted.
         """
         if not self.is_array:
             return 0
         if UNBOUNDED in self.dimensions:
-            raise ValueError(f"{self} has no upper bound")
+            raise Unavailable(f"{self} has no upper bound")
         return prod(self.dimensions)
 
     @property

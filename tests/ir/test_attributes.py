@@ -145,3 +145,4 @@ def test_lists_split_outside_brackets_and_quotes_only():
 
 def test_escapes_are_octal_hex_or_letters():
     assert unescape(r"a\101\x42\n\"\'") == "aAB\n\"'"
+    assert unescape(r"caf\303\251 \377") == "café \xff"

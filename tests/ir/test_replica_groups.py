@@ -47,7 +47,18 @@ def test_iota_is_arange_reshape_transpose_reshape(shape, random):
 
 
 @pytest.mark.parametrize(
-    "text", ["[2,4]<=[9]", "[2,4]<=[2,4]T(0,0)", "[8]<=[8]", "mesh['a'=2] {'b'}", "junk"]
+    "text",
+    [
+        "[2,4]<=[9]",
+        "[2,4]<=[2,4]T(0,0)",
+        "[8]<=[8]",
+        "[0,4]<=[0]",
+        "mesh['a'=2] {'b'}",
+        "mesh['a'=0] {'a'}",
+        "mesh['a'=99999999,'b'=99999999] {'a'}",
+        "mesh['a'=4] {'a':(0)2}",
+        "junk",
+    ],
 )
 def test_groups_that_do_not_multiply_out_are_refused(text):
     with pytest.raises(ValueError, match=r"multiply|axis|expected|permutation|names no"):

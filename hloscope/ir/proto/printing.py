@@ -35,8 +35,11 @@ from hloscope.ir.proto.spelling import (
     precision_texts,
     replication_text,
     result_accuracy_text,
+    scales_text,
     scatter_texts,
+    shuffle_texts,
     slices_text,
+    sparsity_text,
     statistics_text,
     window_text,
 )
@@ -147,7 +150,6 @@ _ALWAYS: dict[str, dict[str, str]] = {
     "batch-norm-inference": {"epsilon": "0", "feature_index": "0"},
     "batch-norm-training": {"epsilon": "0", "feature_index": "0"},
     "broadcast": {"dimensions": "{}"},
-    "collective-broadcast": {"has_dynamic_root": "false"},
     "dot": {"lhs_contracting_dims": "{}", "rhs_contracting_dims": "{}"},
     "dynamic-slice": {"dynamic_slice_sizes": "{}"},
     "fft": {"fft_type": "FFT", "fft_length": "{}"},
@@ -211,7 +213,6 @@ _ONE: dict[str, tuple[str, Callable[[Any], str | None]]] = {
     "rng_algorithm": ("algorithm", enum_text("RandomAlgorithm", lower=True)),
     "use_global_device_ids": ("use_global_device_ids", flag_text),
     "output_operand_aliasing": ("output_to_operand_aliasing", aliasing_text),
-    "padding_type": ("padding_type", enum_text("PaddingType")),
     "custom_call_schedule": ("schedule", enum_text("CustomCallSchedule")),
     "custom_call_api_version": ("api_version", _api_version),
     "cross_program_prefetch_index": ("cross_program_prefetch_index", str),
@@ -229,6 +230,8 @@ _ONE: dict[str, tuple[str, Callable[[Any], str | None]]] = {
         enum_text("ConvolutionKind", "CONVOLUTION_KIND_", lower=True),
     ),
     "has_dynamic_root": ("has_dynamic_root", flag_text),
+    "sparsity_config": ("sparsity_config", sparsity_text),
+    "block_scaling_config": ("block_scaling_config", scales_text),
 }
 """Fields that print as one attribute and need nothing but their value."""
 
@@ -237,6 +240,7 @@ _SEVERAL: dict[str, Callable[[Any], dict[str, str]]] = {
     "gather_dimension_numbers": gather_texts,
     "precision_config": precision_texts,
     "scatter_dimension_numbers": scatter_texts,
+    "shuffle_mode": shuffle_texts,
     "triangular_solve_options": options_texts,
     "cholesky_options": options_texts,
 }
@@ -311,15 +315,19 @@ def _sharding(message: Any, _scope: Scope) -> dict[str, str]:
     return {"sharding": sharding_text(message.sharding, metadata_text)}
 
 
-def _comparison_order(message: Any, scope: Scope) -> dict[str, str]:
-    order = message.comparison_order
-    if not order:  # before there were orders, one type of comparison implied the total one
-        order = "TOTAL" if message.comparison_type == "TOTALORDER" else ""
-    operand = scope.instructions[message.operand_ids[0]] if message.operand_ids else None
-    partial = operand is not None and (
-        is_floating(operand.shape.dtype) or is_complex(operand.shape.dtype)
-    )
-    return {} if order in ("", "PARTIAL" if partial else "TOTAL") else {"order": order}
+def _comparison(message: Any, scope: Scope) -> dict[str, str]:
+    """``order=`` (``type=`` before jaxlib 0.11) where it is not what the operands imply."""
+    if not message.operand_ids:
+        return {}
+    dtype = scope.instructions[message.operand_ids[0]].shape.dtype
+    inexact = is_floating(dtype) or is_complex(dtype)
+    if message.comparison_order:
+        implied = "PARTIAL" if inexact else "TOTAL"
+        given = message.comparison_order
+        return {} if given == implied else {"order": given}
+    implied = "FLOAT" if inexact else "SIGNED" if dtype.startswith("s") else "UNSIGNED"
+    given = message.comparison_type
+    return {} if given in ("", implied) else {"type": given}
 
 
 def _domain(message: Any, _scope: Scope) -> dict[str, str]:
@@ -332,6 +340,12 @@ def _domain(message: Any, _scope: Scope) -> dict[str, str]:
 def _operand_layouts(message: Any, scope: Scope) -> dict[str, str]:
     shapes = (str(scope.shapes.read(shape)) for shape in message.operand_shapes_with_layout)
     return {"operand_layout_constraints": f"{{{', '.join(shapes)}}}"}
+
+
+def _padding_type(message: Any, _scope: Scope) -> dict[str, str]:
+    if message.opcode != "custom-call":  # elsewhere the window says it all
+        return {}
+    return {"padding_type": enum_name("PaddingType", message.padding_type)}
 
 
 def _constrain_layout(message: Any, _scope: Scope) -> dict[str, str]:
@@ -391,11 +405,12 @@ _RELATED: dict[str, _Related] = {
     "collective_device_list": _replica_groups,
     "iota_collective_device_list": _replica_groups,
     "mesh_axes_replica_group_list": _replica_groups,
-    "comparison_order": _comparison_order,
-    "comparison_type": _comparison_order,
+    "comparison_order": _comparison,
+    "comparison_type": _comparison,
     "domain_entry_sharding": _domain,
     "operand_shapes_with_layout": _operand_layouts,
     "constrain_layout": _constrain_layout,
+    "padding_type": _padding_type,
     "outfeed_shape": _outfeed_shape,
     "async_execution_thread": _execution_thread,
 }

@@ -31,8 +31,11 @@ __all__ = [
     "precision_texts",
     "replication_text",
     "result_accuracy_text",
+    "scales_text",
     "scatter_texts",
+    "shuffle_texts",
     "slices_text",
+    "sparsity_text",
     "statistics_text",
     "window_text",
 ]
@@ -171,6 +174,48 @@ def precision_texts(config: Any) -> dict[str, str]:
     if config.algorithm:
         texts["algorithm"] = enum_text("Algorithm", "ALG_", lower=True)(config.algorithm)
     return texts
+
+
+def sparsity_text(config: Any) -> str | None:
+    """``{lhs={sparsity=2x4 dimension=1 stride=1 idx=2}}``: which operands are structured sparse."""
+
+    def side(tensor: Any) -> str:
+        return (
+            f"{{sparsity={tensor.num_non_zero}x{tensor.block_size} "
+            f"dimension={tensor.dimension} stride={tensor.stride} idx={tensor.idx}}}"
+        )
+
+    return _sides(config, side)
+
+
+def scales_text(config: Any) -> str | None:
+    """``{lhs={scale_idx=2 strides=1 steps=32}}``: which operands hold block scales."""
+
+    def side(tensor: Any) -> str:
+        parts = [f"scale_idx={tensor.scale_idx}"]
+        if tensor.HasField("zero_idx"):
+            parts.append(f"zero_idx={tensor.zero_idx}")
+        if tensor.strides:
+            parts.append(f"strides={'x'.join(map(str, tensor.strides))}")
+        if tensor.steps:
+            parts.append(f"steps={'x'.join(map(str, tensor.steps))}")
+        return f"{{{' '.join(parts)}}}"
+
+    return _sides(config, side)
+
+
+def _sides(config: Any, text: Callable[[Any], str]) -> str | None:
+    sides = [
+        f"{key}={text(getattr(config, key))}" for key in ("lhs", "rhs") if config.HasField(key)
+    ]
+    return f"{{{' '.join(sides)}}}" if sides else None
+
+
+def shuffle_texts(mode: Any) -> dict[str, str]:
+    """How a shuffle moves its elements; rotation is the one way there is."""
+    if not mode.HasField("rotate"):
+        return {}
+    return {"mode": "rotate", "shifts": integers_text(mode.rotate.shifts)}
 
 
 def slices_text(slices: Any) -> str:

@@ -1,0 +1,1 @@
+"""FLOPs of the products in a module: dots, convolutions, and the calls that stand for them."""

@@ -1,0 +1,28 @@
+"""Pytree paths as JAX prints them, taken apart into keys."""
+
+from __future__ import annotations
+
+import re
+
+__all__ = ["Keys", "keys_of", "root_of"]
+
+Keys = tuple[str, ...]
+
+# A key is an attribute (.value), an index or a dictionary key ([0], ['w']), or
+# at the front the name of the argument. Quoted keys may hold brackets.
+_KEY = re.compile(r"""\.[^.\[\]]+|\[(?:'(?:[^'\\]|\\.)*'|"(?:[^"\\]|\\.)*"|[^\]]*)\]|[^.\[]+""")
+
+
+def keys_of(path: str) -> Keys:
+    """The keys of a path: ``state['params'].w`` gives ``state``, ``['params']``, ``.w``.
+
+    The path of a result begins with no name, so that its first key is an index
+    or an attribute already.
+    """
+    return tuple(_KEY.findall(path))
+
+
+def root_of(path: str) -> str:
+    """The argument that a leaf belongs to: its first key."""
+    keys = keys_of(path)
+    return keys[0] if keys else path

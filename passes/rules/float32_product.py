@@ -1,0 +1,148 @@
+"""HS401."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+
+from hloscope.ir.dtypes import BITS, is_floating
+from hloscope.passes.flops.counts import Kind
+from hloscope.passes.flops.ledger import FlopLedger, FlopRow
+from hloscope.passes.operand_dtypes import OperandDtypes
+from hloscope.pipeline.findings import (
+    Basis,
+    Category,
+    Finding,
+    Quantity,
+    Severity,
+    Site,
+    Unit,
+)
+from hloscope.pipeline.rules import Limits, rule
+
+__all__ = ["float32_product"]
+
+_MIXED_SHARE = 0.2
+_WARNING_SHARE = 0.05
+_ERROR_SHARE = 0.5
+_WIDE = ("f32", "f64")
+
+
+@rule("HS401", "float32-product", Category.DTYPE_CHURN)
+def float32_product(ledger: FlopLedger, dtypes: OperandDtypes, limits: Limits) -> Iterator[Finding]:
+    """Finds float32 (or float64) products in a program that multiplies in a narrow type.
+
+    What it does:
+        Sums the FLOPs of dots, convolutions and the library calls that stand
+        for them by the type of their operands. Where a fifth or more is in
+        bfloat16, float16 or a narrower type, every source line with products
+        in float32 or float64 is listed, from ``product_flops_share`` (1%) of
+        the program's product FLOPs on. The type of the operands counts, not
+        that of the sum, which XLA rightly keeps in float32. Conversions that
+        XLA itself puts in front of a product, as it does on CPUs, are looked
+        through; those that the program asks for are not.
+
+    Why it costs:
+        Matrix units run narrow types at a multiple of their float32 rate: two
+        to sixteen times, by chip, and where float32 is rounded on the way in
+        (TF32, or bfloat16 passes on a TPU) the operands still take twice the
+        memory traffic. One float32 operand is enough: the other side is
+        widened to meet it.
+
+    Example:
+            h = block(params, tokens)                    # bfloat16
+            logits = h @ params["embedding"].T           # float32 weights: widens h
+
+    Use instead:
+        Convert the weights, and ask for the sum in float32 where it matters:
+
+            table = params["embedding"].astype(h.dtype)
+            logits = jnp.einsum("btd,vd->btv", h, table,
+                                preferred_element_type=jnp.float32)
+    """
+    products = [row for row in ledger.rows if row.count.kind is not Kind.KERNEL and row.nominal]
+    total = sum(row.nominal for row in products)
+    narrow = sum(row.nominal for row in products if _is_narrow(dtypes.by_product[row.instruction]))
+    if not total or narrow < _MIXED_SHARE * total:
+        return
+    lines: dict[object, list[FlopRow]] = {}
+    for row in products:
+        if any(dtype in _WIDE for dtype in dtypes.by_product[row.instruction]):
+            lines.setdefault(_origin(row), []).append(row)
+    for rows in lines.values():
+        share = sum(row.nominal for row in rows) / total
+        if share >= limits.product_flops_share:
+            yield _finding(rows, share, narrow / total, dtypes)
+
+
+def _is_narrow(dtypes: Sequence[str]) -> bool:
+    return bool(dtypes) and all(is_floating(d) and BITS[d] <= 16 for d in dtypes)
+
+
+def _origin(row: FlopRow) -> object:
+    location = row.instruction.location
+    if location is not None:
+        return location.file, location.line
+    return row.instruction.op_name or row.instruction
+
+
+def _finding(
+    rows: Sequence[FlopRow], share: float, narrow: float, dtypes: OperandDtypes
+) -> Finding:
+    dearest = max(rows, key=lambda row: row.nominal)
+    instruction = dearest.instruction
+    location = instruction.location
+    written = dtypes.by_product[instruction]
+    operands = " x ".join(
+        f"{dtype}{_sizes(operand.shape.dimensions)}"
+        for dtype, operand in zip(written, instruction.operands, strict=False)
+    )
+    flops = _sum(rows)
+    severity = Severity.NOTE
+    if share >= _WARNING_SHARE:
+        severity = Severity.ERROR if share >= _ERROR_SHARE else Severity.WARNING
+    wide = "float64" if "f64" in written else "float32"
+    many = f"{len(rows)} products" if len(rows) > 1 else "a product"
+    notes = [f"largest: {operands}, {instruction.name}"]
+    if dearest.chain:
+        notes.append(f"reached through {dearest.chain}")
+    return Finding(
+        code="HS401",
+        name="float32-product",
+        category=Category.DTYPE_CHURN,
+        severity=severity,
+        message=f"{many} in {wide} in a program that multiplies in narrower types",
+        site=Site(
+            computation=instruction.computation.name,
+            instruction=instruction.name,
+            op_name=instruction.op_name or None,
+            file=location.file if location else None,
+            line=location.line if location else None,
+        ),
+        evidence=(
+            flops,
+            Quantity("share of product FLOPs", share, Unit.SHARE, flops.basis, flops.model),
+            Quantity("share in narrow types", narrow, Unit.SHARE, flops.basis, flops.model),
+        ),
+        cost=flops,
+        fix="Convert both operands to the narrow type; keep the sum in float32 with "
+        "preferred_element_type=jnp.float32 where its precision matters.",
+        notes=tuple(notes),
+    )
+
+
+def _sum(rows: Sequence[FlopRow]) -> Quantity:
+    """FLOPs of a line; a line in a loop of unknown length is counted for one iteration."""
+    total = sum(row.nominal for row in rows)
+    if all(row.times.exact is not None and row.count.basis is Basis.EXACT for row in rows):
+        return Quantity("FLOPs", total, Unit.FLOPS)
+    return Quantity(
+        "FLOPs",
+        total,
+        Unit.FLOPS,
+        Basis.MODELLED,
+        "each branch taken, loops of unknown length run once",
+    )
+
+
+def _sizes(dimensions: tuple[int, ...]) -> str:
+    return f"[{','.join(map(str, dimensions))}]"

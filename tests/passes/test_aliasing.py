@@ -1,0 +1,261 @@
+import pytest
+
+from hloscope.errors import Unavailable
+from hloscope.ir import parse_text
+from hloscope.ir.signature import InputLeaf, OutputLeaf, Role, Signature
+from hloscope.passes.aliasing import Reason, find_aliasing
+
+
+def module(parameters, results, alias="", donor=""):
+    """A module of these shapes; each result is its own constant-free broadcast."""
+    header = (f", input_output_alias={{ {alias} }}" if alias else "") + (
+        f", buffer_donor={{ {donor} }}" if donor else ""
+    )
+    lines = [f"p{n} = {shape} parameter({n})" for n, shape in enumerate(parameters)]
+    lines += [
+        f'r{n} = {shape} custom-call(), custom_call_target="made"'
+        for n, shape in enumerate(results)
+    ]
+    values = ", ".join(f"r{n}" for n in range(len(results)))
+    return parse_text(
+        f"HloModule m{header}\nENTRY e {{\n" + "\n".join(lines) + "\n"
+        f"ROOT t = ({', '.join(results)}) tuple({values}) }}"
+    )
+
+
+def leaf(path, parameter, dtype="f32", dimensions=(4,), donated=True, role=Role.STATE, **more):
+    return InputLeaf(path, role, dtype, dimensions, donated, parameter, **more)
+
+
+def result(path, index, dtype="f32", dimensions=(4,), **more):
+    return OutputLeaf(path, dtype, dimensions, index, **more)
+
+
+def outcome(found, path):
+    return next(one for one in found.leaves if one.leaf.path == path)
+
+
+def test_an_aliased_leaf_names_the_result_that_took_it():
+    found = find_aliasing(
+        module(["f32[4]", "f32[4]"], ["f32[4]", "f32[]"], "{0}: (0, {}, must-alias)"),
+        Signature(
+            (leaf("state['w']", 0), leaf("x", 1, role=Role.BATCH, donated=False)),
+            (result("[0]['w']", 0), result("[1]", 1, dimensions=())),
+        ),
+    )
+    w = outcome(found, "state['w']")
+    assert (w.aliased, w.alias.kind, w.output.path, w.reason) == (
+        True,
+        "must-alias",
+        "[0]['w']",
+        None,
+    )
+    assert w.bytes == 16
+    assert outcome(found, "x").reason is None
+    assert not found.not_aliased
+
+
+def test_a_leaf_that_was_not_donated_says_so():
+    found = find_aliasing(
+        module(["f32[4]"], ["f32[4]"]),
+        Signature((leaf("state['w']", 0, donated=False),), (result("['w']", 0),)),
+    )
+    assert outcome(found, "state['w']").reason is Reason.NOT_DONATED
+
+
+def test_a_result_of_another_dtype_is_found_by_its_path():
+    found = find_aliasing(
+        module(["bf16[4]", "f32[4]"], ["f32[4]", "f32[4]"], "{0}: (1, {}, may-alias)", "(0, {})"),
+        Signature(
+            (leaf("state['mu']", 0, "bf16"), leaf("state['w']", 1)),
+            (result("[0]['w']", 0), result("[0]['mu']", 1)),
+        ),
+    )
+    mu = outcome(found, "state['mu']")
+    assert (mu.reason, mu.donor, mu.partner.path) == (Reason.DTYPE_DIFFERS, True, "[0]['mu']")
+    assert mu.detail == "goes in as bf16, [0]['mu'] is f32"
+
+
+def test_a_result_of_another_shape_is_found_by_its_path():
+    found = find_aliasing(
+        module(["f32[4]", "f32[4]"], ["f32[4]", "f32[6]"], "{0}: (1, {}, may-alias)"),
+        Signature(
+            (leaf("state['cache']", 0), leaf("state['w']", 1)),
+            (result("[0]['w']", 0), result("[0]['cache']", 1, dimensions=(6,))),
+        ),
+    )
+    assert outcome(found, "state['cache']").reason is Reason.SHAPE_DIFFERS
+    assert outcome(found, "state['cache']").detail == "goes in as [4], [0]['cache'] is [6]"
+
+
+@pytest.mark.parametrize(
+    ("inside", "outside", "detail"),
+    [
+        ("PartitionSpec('x',)", "PartitionSpec('y',)", "goes in as PartitionSpec('x',)"),
+        (None, None, "goes in as [4]"),  # the module's own sizes differ
+    ],
+)
+def test_another_sharding_is_shown_on_both_sides(inside, outside, detail):
+    found = find_aliasing(
+        module(["f32[4]"], ["f32[16]"]),
+        Signature(
+            (leaf("state['w']", 0, dimensions=(16,), sharding=inside),),
+            (result("['w']", 0, dimensions=(16,), sharding=outside),),
+        ),
+    )
+    w = outcome(found, "state['w']")
+    assert w.reason is Reason.SHARDING_DIFFERS
+    assert w.detail.startswith(detail)
+
+
+@pytest.mark.parametrize(
+    ("inside", "outside"),
+    [
+        ("PartitionSpec('x',)", "PartitionSpec('x', None)"),
+        ("PartitionSpec(None, None)", "PartitionSpec()"),
+        ("PartitionSpec('x', None, 'y')", "P('x', None, 'y', None)"),
+        ("PartitionSpec('x',)", "GSPMDSharding"),  # nothing to compare
+    ],
+)
+def test_two_ways_to_write_one_sharding_are_no_difference(inside, outside):
+    found = find_aliasing(
+        module(["f32[4]"], ["f32[4]"]),
+        Signature(
+            (leaf("state['w']", 0, sharding=inside),), (result("['w']", 0, sharding=outside),)
+        ),
+    )
+    assert outcome(found, "state['w']").reason is Reason.UNUSED
+
+
+def test_a_leaf_whose_result_another_took_names_the_other():
+    found = find_aliasing(
+        module(["f32[4]", "f32[4]"], ["f32[4]"], "{0}: (1, {}, may-alias)", "(0, {})"),
+        Signature(
+            (leaf("state['w']", 0), leaf("spare", 1)),
+            (result("['w']", 0),),
+        ),
+    )
+    assert outcome(found, "state['w']").reason is Reason.TAKEN
+    assert "spare" in outcome(found, "state['w']").detail
+
+
+def test_a_leaf_without_a_path_among_the_results_is_matched_by_shape():
+    signature = Signature(
+        (leaf("state['old']", 0), leaf("state['w']", 1, dimensions=(8,))),
+        (result("[0]['w']", 0, dimensions=(8,)), result("[1]", 1, dimensions=())),
+    )
+    alias = "{0}: (1, {}, may-alias)"
+    nothing = find_aliasing(module(["f32[4]", "f32[8]"], ["f32[8]", "f32[]"], alias), signature)
+    assert outcome(nothing, "state['old']").reason is Reason.NO_MATCHING_OUTPUT
+    assert outcome(nothing, "state['old']").detail == "no result is f32[4]"
+
+
+def test_a_dropped_leaf_is_known_as_dropped_and_counts_its_bytes():
+    found = find_aliasing(
+        module(["f32[4]"], ["f32[4]"], "{0}: (0, {}, may-alias)"),
+        Signature(
+            (leaf("state['w']", 0), leaf("state['unused']", None, "bf16", (2, 3))),
+            (result("['w']", 0),),
+        ),
+    )
+    unused = outcome(found, "state['unused']")
+    assert (unused.reason, unused.dropped, unused.bytes) == (Reason.DROPPED, True, 12)
+
+
+def test_a_leaf_that_jax_hands_through_is_no_trouble():
+    found = find_aliasing(
+        module(["f32[4]"], ["f32[4]"], "{0}: (0, {}, may-alias)"),
+        Signature(
+            (leaf("state['w']", 0), leaf("state['kept']", None)),
+            (result("[0]['w']", 0), result("[0]['kept']", None)),
+        ),
+    )
+    assert outcome(found, "state['kept']").reason is Reason.FORWARDED
+    assert not found.not_aliased
+
+
+def test_a_donated_leaf_that_fits_but_was_not_joined_says_so():
+    found = find_aliasing(
+        module(["f32[4]"], ["f32[4]"], donor="(0, {})"),
+        Signature((leaf("state['w']", 0),), (result("['w']", 0),)),
+    )
+    assert outcome(found, "state['w']").reason is Reason.UNUSED
+
+
+def test_a_bare_dump_tells_not_offered_from_no_result():
+    found = find_aliasing(
+        module(
+            ["f32[4]", "f32[6]", "f32[8]"],
+            ["f32[8]", "f32[4]"],
+            "{0}: (2, {}, may-alias)",
+        ),
+        Signature(
+            (
+                leaf("state['a']", 0, donated=None),
+                leaf("state['b']", 1, dimensions=(6,), donated=None),
+                leaf("state['c']", 2, dimensions=(8,)),
+            ),
+            (result("result 0", 0, dimensions=(8,)), result("result 1", 1)),
+            basis="inferred",
+        ),
+    )
+    assert outcome(found, "state['a']").reason is Reason.NOT_DONATED
+    assert outcome(found, "state['b']").reason is Reason.NO_MATCHING_OUTPUT
+
+
+def test_prefixes_are_settled_once_for_all_leaves_of_an_argument():
+    # The step returns (loss, gradients, state): gradients have the same paths.
+    paths = ["w", "v", "u"]
+    found = find_aliasing(
+        module(
+            ["f32[4]", "f32[4]", "bf16[4]"],
+            ["f32[]"] + ["f32[4]"] * 6,
+            "{4}: (0, {}, may-alias), {5}: (1, {}, may-alias)",
+        ),
+        Signature(
+            tuple(
+                leaf(f"state['{p}']", n, "bf16" if p == "u" else "f32") for n, p in enumerate(paths)
+            ),
+            (
+                result("[0]", 0, dimensions=()),
+                *(result(f"[1]['{p}']", 1 + n) for n, p in enumerate(paths)),
+                *(result(f"[2]['{p}']", 4 + n) for n, p in enumerate(paths)),
+            ),
+        ),
+    )
+    u = outcome(found, "state['u']")
+    assert (u.reason, u.partner.path) == (Reason.DTYPE_DIFFERS, "[2]['u']")
+
+
+def test_a_signature_that_does_not_fit_the_module_is_unavailable():
+    signature = Signature((leaf("state['w']", 7),), (result("['w']", 0),))
+    with pytest.raises(Unavailable, match="which parameter"):
+        find_aliasing(module(["f32[4]"], ["f32[4]"]), signature)
+
+
+def test_a_signature_whose_numbers_are_unknown_is_unavailable_not_dropped():
+    signature = Signature((leaf("state['w']", None),), (result("['w']", 0),))
+    with pytest.raises(Unavailable, match="which parameter"):
+        find_aliasing(module(["f32[4]"], ["f32[4]"]), signature)
+
+
+@pytest.mark.parametrize(
+    ("file", "aliased", "reasons"),
+    [
+        ("cpu_donate.hlo", 5, []),
+        ("cpu_donate_keep.hlo", 1, []),
+        ("gpu_swap_donate.hlo", 2, []),
+        ("gpu_pass_donate.hlo", 2, []),
+        ("gpu_dus_donate.hlo", 1, []),
+        ("gpu_diffshape_donate.hlo", 1, []),
+        ("gpu_dtype_donate.hlo", 0, [Reason.NO_MATCHING_OUTPUT]),
+        ("gpu_reuse_donate.hlo", 1, []),
+    ],
+)
+def test_recorded_donations(fixtures_dir, session_of, file, aliased, reasons):
+    from hloscope.passes.aliasing import Aliasing
+
+    text = (fixtures_dir / "compiled" / "today" / file).read_text()
+    found = session_of(text).get(Aliasing)
+    assert sum(one.aliased for one in found.leaves) == aliased
+    assert [one.reason for one in found.not_aliased] == reasons
