@@ -34,8 +34,10 @@ Fields = dict[str, int]
 def read_stack_tables(reader: TextReader, position: int) -> tuple[StackFrames, int]:
     """Read whichever of the four tables stand at ``position``.
 
-    In text a frame's ``parent_frame_id`` is one more than in the protobuf, and
-    1 means that it has no parent.
+    Most releases print a frame's ``parent_frame_id`` one higher than the
+    protobuf has it, with 1 for "no parent"; some print it as it is, with 0. The
+    first kind never prints 0, and every table has a frame without a parent, so
+    a 0 tells which it is.
     """
     names: dict[str, list[str]] = {"FileNames": [], "FunctionNames": []}
     fields: dict[str, list[Fields]] = {"FileLocations": [], "StackFrames": []}
@@ -54,10 +56,9 @@ def read_stack_tables(reader: TextReader, position: int) -> tuple[StackFrames, i
                 fields[table].append({k: int(v) for k, v in _FIELD.findall(match.group(2))})
             position = match.end()
         position = reader.between(position)
-    frames = [
-        row | {"parent_frame_id": row.get("parent_frame_id", 1) - 1}
-        for row in fields["StackFrames"]
-    ]
+    rows = fields["StackFrames"]
+    shift = 0 if any(row.get("parent_frame_id") == 0 for row in rows) else 1
+    frames = [row | {"parent_frame_id": row.get("parent_frame_id", shift) - shift} for row in rows]
     return (
         build_stack_frames(
             names["FileNames"], names["FunctionNames"], fields["FileLocations"], frames

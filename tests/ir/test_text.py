@@ -120,6 +120,15 @@ def test_a_text_frame_whose_parent_is_one_has_none():
     assert str(add.location) == "layers/dense.py:7"
 
 
+def test_a_table_that_prints_parents_as_the_protobuf_has_them_is_told_by_its_zero():
+    text = MODULE.replace(
+        "1 {file_location_id=1 parent_frame_id=1}\n2 {file_location_id=2 parent_frame_id=2}",
+        "1 {file_location_id=1 parent_frame_id=0}\n2 {file_location_id=2 parent_frame_id=1}",
+    )
+    add = parse_text(text).computations["fused"]["add.0"]
+    assert [frame.file for frame in add.stack] == ["layers/dense.py", "model.py"]
+
+
 def test_inline_source_locations_of_older_modules_are_read():
     module = parse_text(
         entry('p = f32[] parameter(0), metadata={op_name="x" source_file="a.py" source_line=3}\n')
