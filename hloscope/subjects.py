@@ -110,7 +110,9 @@ class ArtifactSubject:
         """Target, mesh, versions, and the seconds of each phase."""
         artifact = self.artifact
         facts: dict[str, str | Quantity] = {
-            "target": f"{artifact.target} ({artifact.device_kind})",
+            "target": artifact.target
+            if artifact.device_kind == artifact.target.partition(":")[0]
+            else f"{artifact.target} ({artifact.device_kind})",
             "devices": Quantity("devices", artifact.devices),
         }
         if artifact.mesh:

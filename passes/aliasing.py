@@ -15,8 +15,9 @@ from hloscope.ir.signature import InputLeaf, OutputLeaf, Role, Signature
 from hloscope.passes.entry_slots import Slot, parameter_slots, result_shapes
 from hloscope.passes.partner_outputs import PartnerOutputs
 from hloscope.pipeline.analyses import analysis
+from hloscope.pipeline.checks import DonationCount
 
-__all__ = ["Aliasing", "LeafAliasing", "Reason", "find_aliasing"]
+__all__ = ["Aliasing", "LeafAliasing", "Reason", "count_donation", "find_aliasing"]
 
 _SPEC = re.compile(r"(?:PartitionSpec|P)\((.*)\)", re.DOTALL)
 _UNSHARDED_END = re.compile(r"(?:(?:^|,\s*)None)*,?\s*$")
@@ -109,6 +110,17 @@ def find_aliasing(module: Module, signature: Signature) -> Aliasing:
     if any(number >= len(slots) for number in kept) or (slots and not kept and signature.inputs):
         raise Unavailable("which argument is which parameter of the compiled program is not known")
     return _Join(module, signature, slots).aliasing()
+
+
+@analysis
+def count_donation(aliasing: Aliasing) -> DonationCount:
+    """How many state leaves there are, how many are aliased, and their bytes."""
+    state = aliasing.state
+    return DonationCount(
+        leaves=len(state),
+        aliased=sum(leaf.aliased for leaf in state),
+        bytes=sum(leaf.bytes for leaf in state),
+    )
 
 
 class _Join:

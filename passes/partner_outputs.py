@@ -19,7 +19,8 @@ class PartnerOutputs:
     Behind the argument's name and behind some prefix of the results, the two
     paths are the same. Which prefix is an argument's is settled once for all
     of its leaves: by the aliases that are there, then by how many leaves agree
-    in dtype and dimensions, then by how many paths match at all.
+    in dtype and dimensions, then by how many paths match at all. A result
+    becomes the partner of one argument only, the one with the most to say for it.
 
     Args:
         signature: Paths of both sides.
@@ -43,7 +44,26 @@ class PartnerOutputs:
                 # An argument that is one array has no path to match, so its shape must.
                 if rest or weight > 1 or (leaf.dimensions and leaf.dimensions == output.dimensions):
                     votes[root][prefix] += weight
-        self._prefix = {root: ranked.most_common(1)[0][0] for root, ranked in votes.items()}
+        self._prefix = self._settle(votes, signature)
+
+    def _settle(self, votes: Mapping[str, Counter[Keys]], signature: Signature) -> dict[str, Keys]:
+        """Give each argument its prefix, strongest claims first."""
+        tails: dict[str, list[Keys]] = defaultdict(list)
+        for leaf in signature.inputs:
+            root, *rest = keys_of(leaf.path) or ("",)
+            tails[root].append(tuple(rest))
+        claimed: set[Keys] = set()
+        settled: dict[str, Keys] = {}
+        for root in sorted(votes, key=lambda root: -max(votes[root].values())):
+            ranked = [prefix for prefix, _ in votes[root].most_common()]
+            paths = {
+                prefix: {(*prefix, *tail) for tail in tails[root]} & self._by_path.keys()
+                for prefix in ranked
+            }
+            free = [prefix for prefix in ranked if not paths[prefix] & claimed]
+            settled[root] = (free or ranked)[0]
+            claimed |= paths[settled[root]]
+        return settled
 
     def by_path(self, leaf: InputLeaf) -> OutputLeaf | None:
         """The result at the leaf's path behind its argument, if there is one."""

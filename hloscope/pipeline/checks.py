@@ -8,11 +8,26 @@ from difflib import get_close_matches
 
 from hloscope.errors import Unavailable, UsageError
 from hloscope.pipeline.audit import AuditSubject, plural, run_rule, sort_findings, trust_of
-from hloscope.pipeline.findings import Report
+from hloscope.pipeline.findings import Column, Quantity, Report, Table, Unit
 from hloscope.pipeline.rules import RULES, Rule
 from hloscope.pipeline.session import Session
 
-__all__ = ["CHECKS", "Check", "check", "find_check"]
+__all__ = ["CHECKS", "Check", "DonationCount", "check", "find_check"]
+
+
+@dataclass(frozen=True, slots=True)
+class DonationCount:
+    """What the donation check looked at; an analysis of the passes gives it.
+
+    Attributes:
+        leaves: Leaves of the training state.
+        aliased: Those whose buffer a result takes over.
+        bytes: Bytes of all of them, on one device.
+    """
+
+    leaves: int
+    aliased: int
+    bytes: int
 
 
 @dataclass(frozen=True, slots=True)
@@ -23,16 +38,20 @@ class Check:
         name: As in ``hloscope check NAME``.
         codes: Codes of the rules; one finding of any of them breaks the check.
         holds: What is true when it passes, as a sentence without its full stop.
+        counted: Analysis that says how much was looked at.
     """
 
     name: str
     codes: tuple[str, ...]
     holds: str
+    counted: type[DonationCount] | None = None
 
 
 CHECKS: Mapping[str, Check] = {
     one.name: one
-    for one in (Check("donation", ("HS701",), "Every state leaf is aliased to a result"),)
+    for one in (
+        Check("donation", ("HS701",), "Every state leaf is aliased to a result", DonationCount),
+    )
 }
 """The checks by name."""
 
@@ -66,7 +85,8 @@ def check(
             raise Unavailable(
                 f"cannot tell: {outcome.unavailable}",
                 place=f"check {wanted.name}, {outcome.rule.code}",
-                hint="Check a step (--arch NAME or file.py:attr) rather than a bare dump.",
+                hint="Check a step (--arch NAME or file.py:attr) that donates its state or names it in "
+                "Step(roles=...); a bare dump may not tell.",
             )
     findings = sort_findings([finding for o in outcomes for finding in o.findings])
     failures = tuple(f"{o.rule.code} failed: {o.failure}" for o in outcomes if o.failure)
@@ -80,9 +100,23 @@ def check(
         subject=subject.name,
         header=subject.header(),
         findings=findings,
+        tables=_counted(session, wanted),
         trust=trust,
         summary=summary,
         passed=passed,
         notes=(note,) if note else (),
         failures=failures,
+    )
+
+
+def _counted(session: Session, wanted: Check) -> tuple[Table, ...]:
+    """How much the check looked at, so that a pass over nothing cannot look like a pass."""
+    if wanted.counted is None:
+        return ()
+    count = session.get(wanted.counted)
+    columns = (Column("state leaves", Unit.COUNT), Column("aliased", Unit.COUNT))
+    row = (Quantity("state leaves", count.leaves), Quantity("aliased", count.aliased))
+    size = Quantity("bytes", count.bytes, Unit.BYTES)
+    return (
+        Table("checked", "Looked at", (*columns, Column("bytes", Unit.BYTES)), ((*row, size),)),
     )

@@ -69,8 +69,7 @@ def state_leaf_not_aliased(aliasing: Aliasing) -> Iterator[Finding]:
                 ...
                 new_mu = (0.9 * mu.astype(jnp.float32) + 0.1 * grads).astype(mu.dtype)
     """
-    if aliasing.basis == "inferred":
-        _require_known_state(aliasing)
+    _require_known_state(aliasing)
     state_bytes = sum(leaf.bytes for leaf in aliasing.state)
     groups: dict[tuple[str, Reason | None], list[LeafAliasing]] = {}
     for leaf in aliasing.not_aliased:
@@ -81,11 +80,17 @@ def state_leaf_not_aliased(aliasing: Aliasing) -> Iterator[Finding]:
 
 
 def _require_known_state(aliasing: Aliasing) -> None:
-    """A dump that does not name its state says nothing of leaves that are not aliased.
+    """Where no argument is known to be state, having found nothing means nothing.
 
     Raises:
-        Unavailable: The dump names no argument, or none that is state.
+        Unavailable: No argument is state, or the module is a dump that names none.
     """
+    if aliasing.basis == "captured":
+        if not aliasing.state:
+            raise Unavailable(
+                "no argument of the step is donated, named or declared as training state"
+            )
+        return
     if all(is_unnamed(leaf.leaf.path) for leaf in aliasing.leaves):
         raise Unavailable(
             "the dump does not name its arguments, so only aliased ones are known to be state"

@@ -227,6 +227,19 @@ def test_prefixes_are_settled_once_for_all_leaves_of_an_argument():
     assert (u.reason, u.partner.path) == (Reason.DTYPE_DIFFERS, "[2]['u']")
 
 
+def test_a_result_is_the_partner_of_one_argument_only():
+    # params and mu have the same paths and shapes; params is aliased, so mu becomes the other.
+    found = find_aliasing(
+        module(["f32[4]", "bf16[4]"], ["f32[4]", "f32[4]"], "{0}: (0, {}, may-alias)"),
+        Signature(
+            (leaf("params['w']", 0), leaf("mu['w']", 1, "bf16")),
+            (result("[0]['w']", 0), result("[1]['w']", 1)),
+        ),
+    )
+    mu = outcome(found, "mu['w']")
+    assert (mu.reason, mu.partner.path) == (Reason.DTYPE_DIFFERS, "[1]['w']")
+
+
 def test_a_signature_that_does_not_fit_the_module_is_unavailable():
     signature = Signature((leaf("state['w']", 7),), (result("['w']", 0),))
     with pytest.raises(Unavailable, match="which parameter"):

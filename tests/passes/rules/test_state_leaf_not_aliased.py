@@ -49,8 +49,15 @@ def test_leaves_with_one_reason_are_one_finding_with_the_reason(findings_of):
 
 
 def test_a_batch_that_is_not_aliased_is_nobodys_business(findings_of):
-    batch = Signature((leaf("x", 3, "f32", Role.BATCH, donated=False),), SIGNATURE.outputs)
-    assert findings_of("HS701", TEXT, batch) == ()
+    batch = leaf("x", 3, "f32", Role.BATCH, donated=False)
+    kept = Signature((leaf("state['w']", 0, "f32"), batch), SIGNATURE.outputs)
+    assert findings_of("HS701", TEXT, kept) == ()
+
+
+def test_a_step_without_state_is_not_checked_rather_than_clean(findings_of):
+    batch = leaf("x", 3, "f32", Role.BATCH, donated=False)
+    with pytest.raises(Unavailable, match="declared as training state"):
+        findings_of("HS701", TEXT, Signature((batch,), SIGNATURE.outputs))
 
 
 def test_a_dropped_leaf_is_a_note(findings_of):
