@@ -85,8 +85,8 @@ def check(
             raise Unavailable(
                 f"cannot tell: {outcome.unavailable}",
                 place=f"check {wanted.name}, {outcome.rule.code}",
-                hint="Check a step (--arch NAME or file.py:attr) that donates its state or names it in "
-                "Step(roles=...); a bare dump may not tell.",
+                hint="Check a step that donates its state or names it in Step(roles=...); "
+                "a bare dump may not tell.",
             )
     findings = sort_findings([finding for o in outcomes for finding in o.findings])
     failures = tuple(f"{o.rule.code} failed: {o.failure}" for o in outcomes if o.failure)

@@ -10,9 +10,6 @@ from pathlib import Path
 import pytest
 
 from hloscope.capture import Artifact, CaptureRequest, capture, parse_source
-from hloscope.capture.plugins import find_plugins
-from hloscope.chips import parse_target
-from hloscope.errors import TargetError
 
 MLP = """
 import jax
@@ -93,19 +90,6 @@ def mlp_file(tmp_path_factory: pytest.TempPathFactory) -> Path:
 def mlp_on_cpu(mlp_file: Path) -> Artifact:
     """The MLP's training step, captured for the CPU once."""
     return capture(CaptureRequest(parse_source(f"{mlp_file}:step"), use_cache=False))
-
-
-@pytest.fixture
-def need_target() -> Callable[[str], None]:
-    """Skip where a target's plug-in is not installed."""
-
-    def need(target: str) -> None:
-        try:
-            find_plugins(parse_target(target))
-        except TargetError as error:
-            pytest.skip(f"{error.message}: {error.hint}")
-
-    return need
 
 
 @pytest.fixture
