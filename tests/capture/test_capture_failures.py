@@ -245,6 +245,9 @@ def test_the_worker_ends_with_its_parent(write_file, tmp_path, no_such_process, 
         """,
     )
     code = (
+        # Whoever starts the tests in the background hands them an ignored SIGINT.
+        "import signal\n"
+        "signal.signal(signal.SIGINT, signal.default_int_handler)\n"
         "from hloscope.capture import *\n"
         f"capture(CaptureRequest(parse_source({str(path) + ':step'!r}), use_cache=False))\n"
     )
