@@ -197,9 +197,9 @@ def list_modules(
     else:
         from hloscope.ir.load import load_modules
 
-        columns = (Column("module"), Column("stage"), Column("size", Unit.BYTES), Column("from"))
+        columns = (Column("module"), Column("stage"), Column("size", Unit.BYTES))
         rows = [
-            (one.label, one.stage, Quantity("size", one.size, Unit.BYTES), one.origin)
+            (one.label, one.stage, Quantity("size", one.size, Unit.BYTES))
             for one in load_modules(text, name=options.get("module"))
         ]
     table = Table("modules", "", columns, tuple(rows))
