@@ -160,15 +160,16 @@ def _scalar(text: str, dtype: str) -> Scalar | None:
 
 
 def _array_from_text(text: str, shape: Shape) -> np.ndarray[Any, Any] | None:
+    """The elements, or ``None`` where the text holds too few, or some that the type cannot."""
     import numpy as np
 
     try:
         numbers = _numbers(text, shape.dtype)
-    except ValueError:
+        if len(numbers) != shape.num_elements:
+            return None
+        return np.array(numbers, dtype=numpy_dtype(shape.dtype)).reshape(shape.dimensions)
+    except (ValueError, OverflowError):
         return None
-    if len(numbers) != shape.num_elements:
-        return None
-    return np.array(numbers, dtype=numpy_dtype(shape.dtype)).reshape(shape.dimensions)
 
 
 def numpy_dtype(dtype: str) -> str:

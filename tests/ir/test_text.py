@@ -197,6 +197,12 @@ def test_constants_keep_their_values_unless_the_text_elides_them():
     assert main["i"].literal.scalar is True
 
 
+def test_a_constant_that_its_type_cannot_hold_is_unknown():
+    main = parse_text(entry(f"a = s32[2] constant({{1, {'9' * 30}}})\n")).entry
+    assert main["a"].literal.values() is None
+    assert main["a"].literal.facts().kind == "unknown"
+
+
 def test_async_shorthand_becomes_async_start_of_a_wrapped_computation():
     body = """\
     p = f32[8] parameter(0)
