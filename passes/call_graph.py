@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from enum import StrEnum
 
 from hloscope.errors import InputError
@@ -33,12 +33,14 @@ class Call:
         callee: The computation that it calls.
         kind: How often it runs it.
         position: Which of the caller's computations this is, for branches.
+        attribute: The caller's attribute that names the callee.
     """
 
     caller: Instruction
     callee: Computation
     kind: CallKind
     position: int = 0
+    attribute: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -88,6 +90,7 @@ _KINDS = {
     ("async", "calls"): CallKind.ONCE,
     ("while", "body"): CallKind.BODY,
     ("while", "condition"): CallKind.CONDITION,
+    ("scan", "to_apply"): CallKind.BODY,
     ("conditional", "branch_computations"): CallKind.BRANCH,
     ("conditional", "true_computation"): CallKind.BRANCH,
     ("conditional", "false_computation"): CallKind.BRANCH,
@@ -157,10 +160,10 @@ def _calls_by(instruction: Instruction) -> list[Call]:
             if callee is None:
                 raise instruction.error(f"there is no computation {name!r}")
             # A predicate takes the true branch first, an index the branch of its number.
-            found.append(Call(instruction, callee, kind, branches))
+            found.append(Call(instruction, callee, kind, branches, key))
             branches += kind is CallKind.BRANCH
     if branches == 1:
-        found = [Call(c.caller, c.callee, CallKind.ONCE, c.position) for c in found]
+        found = [replace(call, kind=CallKind.ONCE) for call in found]
     return found
 
 

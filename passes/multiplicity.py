@@ -5,8 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 
-from hloscope.errors import InputError
+from hloscope.errors import InputError, Unavailable
 from hloscope.ir import Computation, Module
+from hloscope.passes.applications import applications
 from hloscope.passes.call_graph import Call, CallGraph, CallKind
 from hloscope.passes.trip_counts import TripCounts
 from hloscope.pipeline.analyses import analysis
@@ -135,13 +136,16 @@ def multiplicity(module: Module, graph: CallGraph, trips: TripCounts) -> Multipl
 def call_times(call: Call, trips: TripCounts) -> Times:
     """How often one execution of the caller runs the callee.
 
-    A condition is evaluated once more than its body.
+    A condition is evaluated once more than its body. A reducer is applied as
+    often as its caller's shapes say.
     """
     if call.kind is CallKind.ONCE:
         return ONCE
     if call.kind is CallKind.BRANCH:
         return _MAYBE
-    if call.kind in (CallKind.ELEMENT, CallKind.OPAQUE):
+    if call.kind is CallKind.ELEMENT:
+        return _applied(call)
+    if call.kind is CallKind.OPAQUE:
         return _UNKNOWN
     trip = trips[call.caller]
     more = ONCE if call.kind is CallKind.CONDITION else NEVER
@@ -149,3 +153,12 @@ def call_times(call: Call, trips: TripCounts) -> Times:
         return _UNKNOWN + more
     low = trip.count if trip.basis is Basis.EXACT else 0
     return Times(low, trip.count, trip.count) + more
+
+
+def _applied(call: Call) -> Times:
+    try:
+        # A select-and-scatter names two computations, the selection first.
+        count = applications(call.caller, call.attribute)
+    except (IndexError, ValueError, Unavailable):
+        count = None
+    return _UNKNOWN if count is None else Times(count, count, count)

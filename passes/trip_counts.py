@@ -6,6 +6,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 
 from hloscope.ir import Instruction
+from hloscope.passes.applications import scan_length
 from hloscope.passes.call_graph import CallGraph, CallKind
 from hloscope.passes.induction import NotInducedError, induce_trip_count
 from hloscope.pipeline.analyses import analysis
@@ -16,14 +17,14 @@ __all__ = ["TripCount", "TripCounts", "trip_counts"]
 
 @dataclass(frozen=True, slots=True)
 class TripCount:
-    """Iterations of one ``while`` each time that it is reached.
+    """Iterations of one ``while`` or ``scan`` each time that it is reached.
 
     Attributes:
         count: The number; an upper bound when ``basis`` is bounded, ``None``
             when it is unknown.
         basis: How it is known.
         source: ``known_trip_count`` (XLA's own record), ``induction variable``
-            (read from the loop), or empty.
+            (read from the loop), ``scanned dimension``, or empty.
         reason: Why it is unknown, as part of a sentence.
     """
 
@@ -35,7 +36,7 @@ class TripCount:
 
 @dataclass(frozen=True, slots=True)
 class TripCounts(Mapping[Instruction, TripCount]):
-    """Trip count of every ``while`` that can run."""
+    """Trip count of every ``while`` and ``scan`` that can run."""
 
     by_loop: Mapping[Instruction, TripCount]
 
@@ -51,7 +52,10 @@ class TripCounts(Mapping[Instruction, TripCount]):
 
 @analysis
 def trip_counts(graph: CallGraph) -> TripCounts:
-    """Read XLA's record of each loop, else induce the count from its condition."""
+    """Read XLA's record of each loop, else induce the count from its condition.
+
+    A ``scan`` runs along a dimension, whose size is its count.
+    """
     return TripCounts(
         {
             call.caller: _trip_count(call.caller, graph)
@@ -63,6 +67,11 @@ def trip_counts(graph: CallGraph) -> TripCounts:
 
 
 def _trip_count(loop: Instruction, graph: CallGraph) -> TripCount:
+    if loop.opcode == "scan":
+        try:
+            return TripCount(scan_length(loop), Basis.EXACT, "scanned dimension")
+        except (IndexError, ValueError) as error:
+            return TripCount(None, Basis.UNKNOWN, reason=str(error))
     known = _recorded(loop)
     if known is not None:
         return TripCount(known, Basis.EXACT, "known_trip_count")

@@ -94,7 +94,12 @@ def count_convolution(instruction: Instruction) -> Count:
     asked_for = "conv_general_dilated" in instruction.op_name
     product = not asked_for and _is_matrix_product(convolution)
     kind = Kind.MATMUL if product else Kind.CONVOLUTION
-    count = Count(kind, forward_flops(convolution), dtypes=(lhs.dtype, rhs.dtype))
+    count = Count(
+        kind,
+        forward_flops(convolution),
+        dtypes=(lhs.dtype, rhs.dtype),
+        accumulation=convolution.result.dtype,
+    )
     return bounded_by_shapes(count, lhs, rhs, convolution.result)
 
 

@@ -41,7 +41,12 @@ def count_cudnn_convolution(instruction: Instruction) -> Count:
         instruction.integer("feature_group_count", 1),
     )
     flops = forward_flops(convolution)
-    return Count(Kind.CONVOLUTION, flops, dtypes=(first.dtype, second.dtype))
+    return Count(
+        Kind.CONVOLUTION,
+        flops,
+        dtypes=(first.dtype, second.dtype),
+        accumulation=result.dtype,
+    )
 
 
 def _dims(labels: str) -> ConvolutionDims:

@@ -7,6 +7,7 @@ from hloscope.ir.attributes import parse_integers
 from hloscope.passes.flops.counts import (
     Count,
     Kind,
+    accumulation_dtype,
     bounded_by_shapes,
     product_flops,
     result_of,
@@ -28,7 +29,12 @@ def count_dot(instruction: Instruction) -> Count:
     lhs, rhs = instruction.operands[0].shape, instruction.operands[1].shape
     result = result_of(instruction)
     contracted = size_of(lhs, instruction.dot_dims.lhs_contracting)
-    count = Count(Kind.MATMUL, product_flops(result, contracted), dtypes=(lhs.dtype, rhs.dtype))
+    count = Count(
+        Kind.MATMUL,
+        product_flops(result, contracted),
+        dtypes=(lhs.dtype, rhs.dtype),
+        accumulation=accumulation_dtype(instruction.attributes.get("algorithm", ""), result),
+    )
     return bounded_by_shapes(count, lhs, rhs, result)
 
 
@@ -37,8 +43,9 @@ def count_ragged_dot(instruction: Instruction) -> Count:
 
     With lhs ``[M, K]``, rhs ``[G, K, N]`` and result ``[M, N]``, or with the
     contracted dimension ragged and the result ``[G, M, N]``, the work is
-    ``2 M K N``: the groups share the ragged dimension among them. Rows beyond
-    the sum of the group sizes, which are known at run time only, do no work.
+    ``2 M K N``: the groups share the ragged dimension among them. Where a batch
+    dimension is ragged it is ``2 B M K N``. Rows beyond the sum of the group
+    sizes, which are known at run time only, do no work.
 
     Raises:
         IndexError: The dimension numbers do not fit the operands.
@@ -56,5 +63,6 @@ def count_ragged_dot(instruction: Instruction) -> Count:
         flops,
         dtypes=(lhs.dtype, rhs.dtype),
         note=f"{groups} groups share the ragged dimension",
+        accumulation=result.dtype,
     )
     return bounded_by_shapes(count, lhs, rhs, result)

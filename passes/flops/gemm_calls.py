@@ -10,6 +10,7 @@ from hloscope.passes.flops.call_config import integers, nested, section
 from hloscope.passes.flops.counts import (
     Count,
     Kind,
+    accumulation_dtype,
     bounded_by_shapes,
     product_flops,
     result_of,
@@ -38,7 +39,13 @@ def count_gemm(instruction: Instruction) -> Count:
     lhs, rhs = instruction.operands[0].shape, instruction.operands[1].shape
     contracted = size_of(lhs, integers(dims, "lhs_contracting_dimensions"))
     result = result_of(instruction)
-    count = Count(Kind.MATMUL, product_flops(result, contracted), dtypes=(lhs.dtype, rhs.dtype))
+    algorithm = str(nested(config, "precision_config").get("algorithm", ""))
+    count = Count(
+        Kind.MATMUL,
+        product_flops(result, contracted),
+        dtypes=(lhs.dtype, rhs.dtype),
+        accumulation=accumulation_dtype(algorithm, result),
+    )
     return bounded_by_shapes(count, lhs, rhs, result)
 
 
@@ -60,10 +67,11 @@ def count_grouped_gemm(instruction: Instruction) -> Count:
         return unknown(Kind.MATMUL, "its configuration names no contracted dimensions")
     lhs, rhs = instruction.operands[0].shape, instruction.operands[1].shape
     contracting = integers(dims, "lhs_contracting_dimensions")
-    flops = product_flops(result_of(instruction), size_of(lhs, contracting))
+    result = result_of(instruction)
+    flops = product_flops(result, size_of(lhs, contracting))
     if set(integers(ragged, "lhs_ragged_dimensions")) & set(contracting):
         flops //= max(instruction.operands[2].shape.num_elements, 1)
-    return Count(Kind.MATMUL, flops, dtypes=(lhs.dtype, rhs.dtype))
+    return Count(Kind.MATMUL, flops, dtypes=(lhs.dtype, rhs.dtype), accumulation=result.dtype)
 
 
 def count_block_scaled_dot(instruction: Instruction) -> Count:
@@ -73,5 +81,6 @@ def count_block_scaled_dot(instruction: Instruction) -> Count:
         IndexError: It has fewer than two operands.
     """
     lhs, rhs = instruction.operands[0].shape, instruction.operands[1].shape
-    flops = product_flops(result_of(instruction), size_of(lhs, (-1,)))
-    return Count(Kind.MATMUL, flops, dtypes=(lhs.dtype, rhs.dtype))
+    result = result_of(instruction)
+    flops = product_flops(result, size_of(lhs, (-1,)))
+    return Count(Kind.MATMUL, flops, dtypes=(lhs.dtype, rhs.dtype), accumulation=result.dtype)

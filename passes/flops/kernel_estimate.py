@@ -18,9 +18,11 @@ def count_by_author(instruction: Instruction) -> Count | None:
     and ignores the causal mask), so the figure is modelled, whatever it says.
     """
     config = nested(instruction.backend_config, "custom_call_config")
-    text = str(nested(config, "cost_estimate").get("flops", ""))
+    estimate = nested(config, "cost_estimate")
+    text = str(estimate.get("flops", ""))
     if not text.isdecimal():
         return None
+    transcendentals = str(estimate.get("transcendentals", ""))
     floating = [o.shape.dtype for o in instruction.operands if is_floating(o.shape.dtype)]
     return Count(
         Kind.KERNEL,
@@ -28,4 +30,5 @@ def count_by_author(instruction: Instruction) -> Count | None:
         Basis.MODELLED,
         "kernel author's estimate",
         tuple(dict.fromkeys(floating)),
+        transcendentals=int(transcendentals) if transcendentals.isdecimal() else 0,
     )

@@ -2,23 +2,37 @@
 
 from __future__ import annotations
 
+import re
 from collections import Counter
-from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass, field, replace
+from typing import Literal
 
 from hloscope.errors import Unavailable
 from hloscope.ir import Computation, Instruction
 from hloscope.passes.call_graph import CallGraph
 from hloscope.passes.flops.call_config import nested
 from hloscope.passes.flops.convolution import count_convolution, shared_by_groups
-from hloscope.passes.flops.counts import Count, Kind, unknown
-from hloscope.passes.flops.custom_calls import NoProducts, Unmodelled, read_custom_call
+from hloscope.passes.flops.counts import Count, Kind, NoProducts, Unmodelled, unknown
+from hloscope.passes.flops.custom_calls import read_custom_call
 from hloscope.passes.flops.dot import count_dot, count_ragged_dot
-from hloscope.passes.flops.totals import FlopTotal, Totals, total_of
+from hloscope.passes.flops.fourier import count_fft
+from hloscope.passes.flops.linear_algebra import count_cholesky, count_triangular_solve
+from hloscope.passes.flops.totals import FlopTotal, Tally, Totals, kinds_of, total_of
 from hloscope.passes.multiplicity import Multiplicity, Times
 from hloscope.pipeline.analyses import analysis
 
-__all__ = ["FlopLedger", "FlopRow", "UnknownCalls", "count_flops"]
+__all__ = [
+    "CausalConvention",
+    "FlopLedger",
+    "FlopRow",
+    "UnknownCalls",
+    "count_flops",
+    "is_recomputation",
+]
+
+CausalConvention = Literal["full", "half"]
+"""How masked attention counts: every pair of a query and a key, or those the mask leaves."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,6 +63,13 @@ class FlopRow:
     def total(self) -> FlopTotal:
         """FLOPs per execution of the program."""
         return total_of(self.count, self.times)
+
+    @property
+    def recomputed_flops(self) -> int:
+        """FLOPs of one execution that compute something again; see :func:`is_recomputation`."""
+        if is_recomputation(self.instruction):
+            return self.count.flops or 0
+        return self.count.recomputed_flops
 
 
 @dataclass(frozen=True, slots=True)
@@ -82,22 +103,90 @@ class FlopLedger:
         rows: One for each instruction that computes a product, callees' first.
         total: The headline: products of every kind.
         by_kind: The same by kind, for the kinds that occur.
+        transcendentals: Functions such as ``exp`` inside fused attention and
+            kernels, counted apart.
+        recomputed: The part of ``total`` that computes something again: what
+            rematerialization repeats, and the scores in backward attention.
         custom_calls: Custom calls that can run.
         purposes: Those without products, by what they are for.
         unknown_calls: Those that nothing is known of, the most frequent first.
+        causal: How masked attention is counted; see :meth:`with_causal`.
     """
 
     rows: tuple[FlopRow, ...]
     total: FlopTotal
     by_kind: Mapping[Kind, FlopTotal]
+    transcendentals: FlopTotal
+    recomputed: FlopTotal
     custom_calls: int
     purposes: Mapping[str, int]
     unknown_calls: tuple[UnknownCalls, ...]
+    causal: CausalConvention = "full"
+    _unmodelled: tuple[Instruction, ...] = field(default=(), repr=False)
+    _times: Multiplicity | None = field(default=None, repr=False, compare=False)
 
     @property
     def custom_calls_understood(self) -> int:
         """Custom calls whose FLOPs or purpose is known."""
         return self.custom_calls - sum(group.calls for group in self.unknown_calls)
+
+    def with_causal(self, convention: CausalConvention) -> FlopLedger:
+        """The ledger with masked attention counted the other way.
+
+        A ledger starts out ``full``: every query meets every key, as most
+        papers count. ``half`` leaves out the pairs that a causal mask or a
+        window hides, for square causal attention about half of them.
+
+        Raises:
+            ValueError: The convention is neither, or the ledger was ``half``
+                already, whose dense counts are gone.
+        """
+        if convention not in ("full", "half"):
+            raise ValueError(f"the causal convention is 'full' or 'half', not {convention!r}")
+        if convention == self.causal or self._times is None:
+            return self
+        if convention == "full":
+            raise ValueError("take the full count from the ledger that the half one was made of")
+        rows = tuple(replace(row, count=row.count.without_masked_pairs()) for row in self.rows)
+        sums = _sums(rows, self._unmodelled, self._times)
+        return replace(
+            self,
+            rows=rows,
+            total=sums[Tally.ALL],
+            by_kind=kinds_of(sums),
+            transcendentals=sums[Tally.TRANSCENDENTALS],
+            recomputed=sums[Tally.RECOMPUTED],
+            causal=convention,
+        )
+
+
+_REMATTED = "rematted_computation"
+_XLA_CLONE = re.compile(r".*\.remat\d*(?:\.\d+)*(?:\.clone(?:\.\d+)*)*")
+
+
+def is_recomputation(instruction: Instruction) -> bool:
+    """Whether its name says that it computes again what was computed before.
+
+    JAX puts ``rematted_computation`` into the op_name of what a checkpoint
+    repeats, XLA's own rematerialization ``.remat`` into the instruction's name.
+    Where XLA merged a repetition with the first computation the merged one may
+    carry the name: it is evidence, not proof.
+    """
+    if _XLA_CLONE.fullmatch(instruction.name):
+        return True
+    first = instruction.op_name.partition(";")[0]
+    return _REMATTED in first and _REMATTED in first.split("/")
+
+
+def _sums(
+    rows: Iterable[FlopRow], unmodelled: Iterable[Instruction], times: Multiplicity
+) -> Mapping[Kind | Tally, FlopTotal]:
+    totals = Totals(times.graph, times.trips)
+    for row in rows:
+        totals.add(row.instruction, row.count, row.recomputed_flops)
+    for instruction in unmodelled:
+        totals.add(instruction, None)
+    return totals.finish()
 
 
 _COUNTERS: Mapping[str, Callable[[Instruction], Count]] = {
@@ -105,8 +194,16 @@ _COUNTERS: Mapping[str, Callable[[Instruction], Count]] = {
     "scaled-dot": count_dot,
     "ragged-dot": count_ragged_dot,
     "convolution": count_convolution,
+    "fft": count_fft,
+    "cholesky": count_cholesky,
+    "triangular-solve": count_triangular_solve,
 }
-_KINDS = {"convolution": Kind.CONVOLUTION}
+_KINDS = {
+    "convolution": Kind.CONVOLUTION,
+    "fft": Kind.FFT,
+    "cholesky": Kind.LINEAR_ALGEBRA,
+    "triangular-solve": Kind.LINEAR_ALGEBRA,
+}
 
 
 @analysis
@@ -133,9 +230,8 @@ class _Reading:
         self.chains: dict[Computation, str] = {}
 
     def ledger(self) -> FlopLedger:
-        totals = Totals(self.graph, self.times.trips)
         for instruction in self.graph.instructions():
-            opcode = instruction.opcode.removesuffix("-start")
+            opcode = instruction.opcode
             if opcode == "custom-call":
                 read = self.custom_call(instruction)
             elif opcode in _COUNTERS:
@@ -143,18 +239,20 @@ class _Reading:
             else:
                 continue
             if isinstance(read, Count):
-                totals.add(instruction, read)
                 self.rows.append(self.row(instruction, read))
-            elif isinstance(read, Unmodelled):
-                totals.add(instruction, None)
-        by_kind, total = totals.finish()
+        unmodelled = tuple(call for calls in self.unmodelled.values() for call in calls)
+        sums = _sums(self.rows, unmodelled, self.times)
         return FlopLedger(
             tuple(self.rows),
-            total,
-            by_kind,
+            sums[Tally.ALL],
+            kinds_of(sums),
+            sums[Tally.TRANSCENDENTALS],
+            sums[Tally.RECOMPUTED],
             self.custom_calls,
             dict(self.purposes.most_common()),
             self.unknown_calls(),
+            _unmodelled=unmodelled,
+            _times=self.times,
         )
 
     def row(self, instruction: Instruction, count: Count) -> FlopRow:

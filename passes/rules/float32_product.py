@@ -25,6 +25,7 @@ _MIXED_SHARE = 0.2
 _WARNING_SHARE = 0.05
 _ERROR_SHARE = 0.5
 _WIDE = ("f32", "f64")
+_PRODUCTS = (Kind.MATMUL, Kind.CONVOLUTION, Kind.ATTENTION)  # a matrix unit has narrow ones of
 
 
 @rule("HS401", "float32-product", Category.DTYPE_CHURN)
@@ -59,7 +60,7 @@ def float32_product(ledger: FlopLedger, dtypes: OperandDtypes, limits: Limits) -
             logits = jnp.einsum("btd,vd->btv", h, table,
                                 preferred_element_type=jnp.float32)
     """
-    products = [row for row in ledger.rows if row.count.kind is not Kind.KERNEL and row.nominal]
+    products = [row for row in ledger.rows if row.count.kind in _PRODUCTS and row.nominal]
     total = sum(row.nominal for row in products)
     narrow = sum(row.nominal for row in products if _is_narrow(dtypes.by_product[row.instruction]))
     if not total or narrow < _MIXED_SHARE * total:

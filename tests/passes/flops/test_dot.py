@@ -1,3 +1,5 @@
+import pytest
+
 from hloscope.ir import parse_text
 from hloscope.passes.flops.dot import count_dot, count_ragged_dot
 from hloscope.pipeline.findings import Basis
@@ -63,3 +65,27 @@ def test_a_ragged_batch_counts_every_batch_once():
         "rhs_contracting_dims={1}, lhs_ragged_dims={0}",
     )
     assert count_ragged_dot(dot).flops == 2 * 6 * 16 * 64 * 32
+
+
+@pytest.mark.parametrize(
+    ("result", "algorithm", "expected"),
+    [
+        ("f32", "", "f32"),
+        ("bf16", "", "bf16"),
+        ("bf16", ", algorithm=dot_bf16_bf16_f32", "f32"),
+        ("f32", ", algorithm=dot_bf16_bf16_f32_x3", "f32"),
+        ("f32", ", algorithm=dot_tf32_tf32_f32", "f32"),
+        ("f32", ", algorithm=dot_f16_f16_f16", "f16"),
+        ("bf16", ", algorithm=dot_any_f8_any_f8_f32_fast_accum", "f32"),
+    ],
+)
+def test_sums_are_kept_as_the_algorithm_says_or_else_as_the_result(result, algorithm, expected):
+    dot = root(
+        "bf16[8,16]; bf16[16,32]",
+        f"{result}[8,32]",
+        f"dot(...), lhs_contracting_dims={{1}}, rhs_contracting_dims={{0}}{algorithm}",
+    )
+    count = count_dot(dot)
+    assert count.accumulation == expected
+    # An algorithm of several passes is still one product.
+    assert count.flops == 2 * 8 * 16 * 32

@@ -3,24 +3,16 @@
 import json
 
 import pytest
+from oracles.custom_call_texts import custom_call
 
-from hloscope.ir import parse_text
-from hloscope.passes.flops.attention import visible_pairs
 from hloscope.passes.flops.counts import Count, Kind
 from hloscope.passes.flops.custom_calls import NoProducts, Unmodelled, read_custom_call
 from hloscope.pipeline.findings import Basis
 
 
 def call(operands: str, result: str, target: str, config=None, extra: str = ""):
-    shapes = operands.split("; ")
-    lines = "\n".join(f"p{n} = {shape} parameter({n})" for n, shape in enumerate(shapes))
-    arguments = ", ".join(f"p{n}" for n in range(len(shapes)))
-    backend = f", backend_config={json.dumps(config)}" if config is not None else ""
-    text = (
-        f"HloModule m\nENTRY e {{\n{lines}\nROOT r = {result} custom-call({arguments}){extra}, "
-        f'custom_call_target="{target}"{backend}\n}}'
-    )
-    return read_custom_call(parse_text(text).entry.root)
+    text = json.dumps(config) if config is not None else ""
+    return read_custom_call(custom_call(operands, result, target, text, extra))
 
 
 def gemm(lhs_contracting, rhs_contracting, lhs_batch=(), rhs_batch=()):
@@ -226,18 +218,121 @@ def test_attention_that_does_not_say_its_shape_is_unknown():
     assert count.flops is None
 
 
-def test_padding_is_noted_as_an_upper_bound():
+def test_padding_makes_an_upper_bound():
     count = call(f"{Q}; {K}; {V}", f"({OUT}, u8[0])", "__cudnn$fmhaSoftmax", attention("PADDING"))
     assert "run time" in count.note
+    assert (count.basis, count.flops) == (Basis.BOUNDED, 2 * (2 * 4) * (16 * 32) * (64 + 48))
+
+
+def test_packed_sequences_make_an_upper_bound():
+    config = attention(max_seg_per_batch=4)
+    count = call(f"{Q}; {K}; {V}", f"({OUT}, u8[0])", "__cudnn$fmhaSoftmax", config)
+    assert count.basis is Basis.BOUNDED
+
+
+def test_a_window_lets_a_query_see_the_last_keys_its_own_among_them():
+    config = attention(sliding_window_length=3)
+    count = call(f"{Q}; {K}; {V}", f"({OUT}, u8[0])", "__cudnn$fmhaSoftmax", config)
+    visible = sum(min(i + 1, 3) for i in range(16))
+    assert count.masked_flops == 2 * (2 * 4) * visible * (64 + 48)
+
+
+def test_builds_of_2023_that_keep_the_probabilities_do_not_repeat_the_scores():
+    count = call(
+        f"{Q}; {K}; {V}; bf16[2,4,16,32]; {OUT}",
+        f"({Q}, {K}, {V}, u8[0])",
+        "__cudnn$fhmaBmmBmmBackward",
+        attention(backward=True),
+    )
+    assert count.flops == 2 * (2 * 4) * (16 * 32) * (2 * 64 + 2 * 48)
+    assert count.recomputed_flops == 0
+
+
+def test_fp8_attention_takes_the_gradient_after_the_output():
+    scalars = "; ".join(["f32[1,1,1,1]"] * 12)
+    q, out = "f8e4m3fn[2,16,4,64]", "f8e4m3fn[2,16,4,48]"
+    count = call(
+        f"{q}; f8e4m3fn[2,32,4,64]; f8e4m3fn[2,32,4,48]; {out}; {out}; {STATS}; {scalars}",
+        f"({q}, f8e4m3fn[2,32,4,64], f8e4m3fn[2,32,4,48], f32[1,1,1,1], u8[0])",
+        "__cudnn$fmhaSoftmaxBackwardF8",
+        attention(backward=True),
+    )
+    assert count.flops == 2 * (2 * 4) * (16 * 32) * (3 * 64 + 2 * 48)
+    assert count.dtypes == ("f8e4m3fn", "f8e4m3fn")
+
+
+BSHD = "bf16[2,16,4,64]; bf16[2,32,2,64]; bf16[2,32,2,48]"
+
+
+@pytest.mark.parametrize("causal", ["true", "false"])
+def test_aiter_attention_is_aligned_at_the_end(causal):
+    count = read(BSHD, "(bf16[2,16,4,48], f32[2,4,16])", "MhaFwdUnifiedJA", causal)
+    assert count.flops == 2 * (2 * 4) * (16 * 32) * (64 + 48)
+    visible = sum(i + 1 + 16 for i in range(16))
+    expected = 2 * (2 * 4) * visible * (64 + 48) if causal == "true" else None
+    assert count.masked_flops == expected
+
+
+def test_aiter_attention_backward_has_the_gradient_first():
+    operands = f"bf16[2,16,4,48]; {BSHD}; bf16[2,16,4,48]"
+    count = read(operands, "(bf16[2,16,4,64], u8[0])", "MhaBwdUnifiedJA", "false")
+    assert count.flops == 2 * (2 * 4) * (16 * 32) * (3 * 64 + 2 * 48)
+
+
+def test_packed_aiter_attention_is_an_upper_bound():
+    operands = "bf16[100,4,64]; bf16[120,2,64]; bf16[120,2,48]; s32[3]; s32[3]"
+    text = "{is_causal = true, max_seqlen_k = 50 : i64}"
+    count = read_custom_call(custom_call(operands, "bf16[100,4,48]", "MhaFwdUnifiedJA", text))
+    assert (count.flops, count.basis) == (2 * 4 * 100 * 50 * (64 + 48), Basis.BOUNDED)
+
+
+def read(operands, result, target, causal):
+    text = f"{{is_causal = {causal}, window_size_left = -1 : i64}}"
+    return read_custom_call(custom_call(operands, result, target, text))
 
 
 @pytest.mark.parametrize(
-    ("queries", "keys", "window"),
-    [(5, 5, 0), (5, 9, 0), (9, 5, 0), (9, 9, 3), (9, 5, 7), (3, 9, 5)],
+    ("target", "lhs"),
+    [
+        ("GemmFwdJA", "bf16[64,128]"),
+        ("GemmA8W8JA", "s8[64,128]"),
+        ("WvSplitKQJA", "f8e4m3fn[64,128]"),
+        ("GemmFp4FwdJA", "u8[64,64]"),  # two elements a byte
+        ("GemmFp4FwdJA", "f4e2m1fn[64,128]"),
+    ],
 )
-def test_visible_pairs_are_those_below_the_diagonal_and_in_the_window(queries, keys, window):
-    expected = sum(min(i + 1, keys, window or keys) for i in range(queries))
-    assert visible_pairs(queries, keys, causal=True, window=window) == expected
+def test_aiter_products(target, lhs):
+    count = call(f"{lhs}; {lhs.replace('64,', '32,', 1)}", "(bf16[64,32], u32[16,64])", target)
+    assert (count.kind, count.flops) == (Kind.MATMUL, 2 * 64 * 128 * 32)
+
+
+@pytest.mark.parametrize(("lhs", "transposed"), [("f32[4,64,128]", False), ("f32[4,128,64]", True)])
+def test_onednn_products(lhs, transposed):
+    config = {"onednn_matmul_config": {"transpose_a": transposed}}
+    count = call(f"{lhs}; f32[4,128,32]", "(f32[4,64,32], u8[64])", "__onednn$matmul", config)
+    assert count.flops == 2 * 4 * 64 * 128 * 32
+
+
+def test_onednn_convolutions_with_and_without_their_labels():
+    count = call(f"{X}; {W}", Y, "__onednn$convolution", {}, CONVOLUTION)
+    assert count.flops == EXPECTED
+    assert call(f"{X}; {W}", Y, "__onednn$convolution", {}).flops is None
+
+
+@pytest.mark.parametrize(
+    ("algorithm", "result", "expected"),
+    [
+        ("ALG_UNSET", "bf16[8,6]", "bf16"),
+        ("ALG_UNSET", "f32[8,6]", "f32"),
+        ("ALG_DOT_BF16_BF16_F32_X3", "bf16[8,6]", "f32"),
+        ("ALG_DOT_ANY_F8_ANY_F8_F32_FAST_ACCUM", "bf16[8,6]", "f32"),
+        ("ALG_DOT_F16_F16_F16", "f32[8,6]", "f16"),
+    ],
+)
+def test_sums_are_kept_as_the_algorithm_says_or_else_as_the_result(algorithm, result, expected):
+    config = gemm([1], [0]) | {"precision_config": {"algorithm": algorithm}}
+    count = call("bf16[8,4]; bf16[4,6]", result, "__cublas$gemm", config)
+    assert count.accumulation == expected
 
 
 def test_a_pallas_kernel_costs_what_its_author_says_and_says_so():
@@ -282,7 +377,15 @@ def test_calls_that_move_mark_or_normalize_hold_no_products(target):
 
 
 @pytest.mark.parametrize(
-    "target", ["__gpu$xla.gpu.triton", "mosaic_gpu_v2", "cusolver_potrf_ffi", "my_Sharding", ""]
+    "target",
+    [
+        "__gpu$xla.gpu.triton",
+        "mosaic_gpu_v2",
+        "triton_kernel_call",
+        "cusolver_csrlsvqr_ffi",
+        "my_Sharding",
+        "",
+    ],
 )
 def test_every_other_call_is_unknown(target):
     assert call("f32[4]", "f32[4]", target) == Unmodelled("no model for this target")

@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from hloscope.errors import HloscopeError
 from hloscope.ir import Instruction, parse_modules, parse_text
 from hloscope.passes.flops.convolution import count_convolution
-from hloscope.passes.flops.dot import count_dot
+from hloscope.passes.flops.dot import count_dot, count_ragged_dot
 
 QUICK = settings(
     max_examples=300, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture]
@@ -120,10 +120,12 @@ def convolutions(draw: st.DrawFn) -> str:
         if rank
         else ""
     )
+    dtype = draw(st.sampled_from(REAL))
+    accumulated = "s32" if dtype.startswith("s") else "f32" if dtype.startswith("f8") else dtype
     return module_of(
-        shape("f32", out),
-        shape("f32", lhs),
-        shape("f32", rhs),
+        shape(accumulated, out),
+        shape(dtype, lhs),
+        shape(dtype, rhs),
         f"convolution(a, b){window}, dim_labels={lhs_labels}_{rhs_labels}->{out_labels}, "
         f"feature_group_count={feature_groups}, batch_group_count={batch_groups}",
     )
@@ -133,6 +135,36 @@ def convolutions(draw: st.DrawFn) -> str:
 @given(text=convolutions())
 def test_convolutions_equal_xlas_count(xla_flops, text):
     assert count_convolution(parse_text(text).entry.root).flops == xla_flops(text)
+
+
+@pytest.mark.parametrize("batch", [0, 3])
+def test_scaled_dots_equal_xlas_count(xla_flops, batch):
+    lead = [batch] if batch else []
+    axis = len(lead)
+    dims = f"lhs_contracting_dims={{{axis + 1}}}, rhs_contracting_dims={{{axis + 1}}}"
+    if batch:
+        dims = f"lhs_batch_dims={{0}}, rhs_batch_dims={{0}}, {dims}"
+    text = (
+        "HloModule one\n\nENTRY e {\n"
+        f"  a = {shape('f8e4m3fn', [*lead, 16, 64])} parameter(0)\n"
+        f"  b = {shape('f8e4m3fn', [*lead, 32, 64])} parameter(1)\n"
+        f"  s = {shape('f8e8m0fnu', [*lead, 16, 2])} parameter(2)\n"
+        f"  t = {shape('f8e8m0fnu', [*lead, 32, 2])} parameter(3)\n"
+        f"  ROOT r = {shape('f32', [*lead, 16, 32])} scaled-dot(a, b, s, t), {dims}\n}}\n"
+    )
+    count = count_dot(parse_text(text).entry.root)
+    assert count.flops == 2 * max(batch, 1) * 16 * 32 * 64 == xla_flops(text)
+
+
+def test_ragged_dots_count_each_row_once_where_xla_forgets_the_rows(xla_flops):
+    text = (
+        "HloModule one\n\nENTRY e {\n  a = f32[64,16] parameter(0)\n"
+        "  b = f32[8,16,32] parameter(1)\n  g = s32[8] parameter(2)\n"
+        "  ROOT r = f32[64,32] ragged-dot(a, b, g), lhs_contracting_dims={1}, "
+        "rhs_contracting_dims={1}, lhs_ragged_dims={0}, rhs_group_dims={0}\n}\n"
+    )
+    assert count_ragged_dot(parse_text(text).entry.root).flops == 2 * 64 * 16 * 32
+    assert xla_flops(text) == 2 * 16 * 32
 
 
 def test_complex_products_count_four_times_what_xla_says(xla_flops):

@@ -4,6 +4,7 @@ import pytest
 
 from hloscope.ir import parse_modules, parse_text
 from hloscope.passes.flops.counts import Kind
+from hloscope.passes.flops.elementwise import ElementwiseLedger
 from hloscope.pipeline.findings import Basis
 
 
@@ -31,9 +32,32 @@ def test_llama_8b_on_a_gpu_is_six_n_t_and_its_one_hot_embedding(recorded):
     # The embedding is a product with one-hot rows, forward and for its gradient.
     embedding = 4 * HEAD_WEIGHTS * tokens
     assert ledger.by_kind[Kind.MATMUL].low == six_n_t + embedding
-    # 32 forward and 32 backward attention calls of Transformer Engine have no model.
-    assert ledger.total.basis is Basis.BOUNDED
-    assert sum(group.calls for group in ledger.unknown_calls) == 64
+    # 32 forward and 32 backward attention calls of Transformer Engine: 2 sequences of 8192
+    # with 32 heads of 128, padded and causal. Forward two products of all pairs, backward five.
+    pairs = 2 * 32 * 8192 * 8192
+    attention = ledger.by_kind[Kind.ATTENTION]
+    assert attention.high == LAYERS * (2 + 5) * 2 * pairs * 128
+    # One of the five repeats the scores; nothing else of this program is computed twice.
+    assert ledger.recomputed.high == LAYERS * 2 * pairs * 128
+    assert not ledger.unknown_calls
+    # Lengths are padded, so that the dense count is the most it can be.
+    assert (attention.low, attention.basis) == (0, Basis.BOUNDED)
+    assert ledger.total.high == six_n_t + embedding + attention.high
+    # The usual estimate: 6 N T and twelve L T S width for attention, without the embedding's
+    # one-hot products and without the repeated scores.
+    usual = six_n_t + 12 * LAYERS * tokens * 8192 * WIDTH
+    own = ledger.total.high - ledger.recomputed.high - embedding
+    assert abs(own / usual - 1) < 0.05
+
+
+def test_causal_attention_of_llama_8b_halves(recorded):
+    full = recorded("gpu_llama31_8b_1x8_unscheduled.hlo")
+    half = full.with_causal("half")
+    pairs = 2 * 32 * 8192 * (8192 + 1) // 2
+    assert half.by_kind[Kind.ATTENTION].high == LAYERS * (2 + 5) * 2 * pairs * 128
+    assert half.recomputed.high == LAYERS * 2 * pairs * 128
+    assert half.by_kind[Kind.MATMUL] == full.by_kind[Kind.MATMUL]
+    assert (full.causal, half.causal) == ("full", "half")
 
 
 def test_llama_8b_on_a_tpu_is_six_n_t_and_what_is_recomputed(recorded):
@@ -45,9 +69,18 @@ def test_llama_8b_on_a_tpu_is_six_n_t_and_what_is_recomputed(recorded):
     # The loss goes through the vocabulary in 63 blocks of 2048, and repeats the logits.
     head = 4 * 2 * WIDTH * (63 * 2048) * tokens
     assert ledger.by_kind[Kind.MATMUL].low == six_n_t + recomputed + head
+    # JAX's names tell the repetition apart: a layer's products and its attention kernel.
+    repeated = [row for row in ledger.rows if row.recomputed_flops]
+    products = sum(row.nominal for row in repeated if row.count.kind is Kind.MATMUL)
+    assert abs(products / recomputed - 1) < 0.05
     # Splash attention: two forward passes, one backward, by its author's estimate.
     queries = 4 * 32 * 8192 * 8192
     forward, backward = 4 * queries * 128, 5 * queries * 128 * 2
+    # The second forward pass stands among what is repeated.
+    assert abs(ledger.recomputed.low / (recomputed + LAYERS * forward) - 1) < 0.01
+    # Without it, the usual estimate: 6 N T with the head, and attention twelve L T S width.
+    usual = 6 * (LAYER_WEIGHTS + HEAD_WEIGHTS) * tokens + 12 * LAYERS * tokens * 8192 * WIDTH
+    assert abs((ledger.total.low - ledger.recomputed.low) / usual - 1) < 0.05
     estimate = ledger.by_kind[Kind.KERNEL].low
     assert 0.5 < estimate / (LAYERS * (2 * forward + backward)) <= 1.0
     assert ledger.total.basis is Basis.MODELLED
@@ -106,7 +139,6 @@ BACKWARD = 2 * PAIRS * (3 * 64 + 2 * 64)
         ("gpu_attn_causal.hlo", FORWARD),
         ("gpu_attn_window.hlo", FORWARD),
         ("gpu_attn_paged.hlo", FORWARD),
-        ("gpu_attn_seqlen.hlo", FORWARD),
         ("gpu_attn_f8.hlo", 2 * FORWARD),  # heads of 128
         ("gpu_attn_gqa.hlo", 2 * (FORWARD + BACKWARD)),  # 16 query heads
     ],
@@ -115,6 +147,33 @@ def test_fused_attention_by_its_formula(recorded, name, expected):
     ledger = recorded(name)
     assert ledger.by_kind[Kind.ATTENTION].low == expected
     assert ledger.total.basis is Basis.MODELLED
+
+
+def test_attention_over_padded_sequences_is_an_upper_bound(recorded):
+    attention = recorded("gpu_attn_seqlen.hlo").by_kind[Kind.ATTENTION]
+    assert (attention.low, attention.high) == (0, FORWARD)
+
+
+def test_recorded_linear_algebra_by_textbook_counts(recorded):
+    cpu = recorded("cpu_linalg.hlo").by_kind[Kind.LINEAR_ALGEBRA]
+    n = 16
+    # potrf, getrf, geqrf, orgqr, syevd, gesdd, geev, trsm.
+    parts = [1 / 3, 2 / 3, 4 / 3, 4 / 3, 9, 22, 25, 1]
+    assert cpu.low == sum(int(part * n**3) for part in parts)
+    gpu = recorded("gpu_linalg.hlo").by_kind[Kind.LINEAR_ALGEBRA]
+    n = 64
+    # potrf, getrf, geqrf, orgqr, syevd, gesvdj; a solve of eight right-hand sides.
+    parts = [1 / 3, 2 / 3, 4 / 3, 4 / 3, 9, 22]
+    assert gpu.low == sum(int(4 * part * n**3) for part in parts) + 4 * n * n * 8
+    assert not recorded("tpu_linalg.hlo").unknown_calls
+
+
+def test_a_recorded_layer_norm_stands_beside_the_headline(recorded, session_of, fixtures_dir):
+    assert recorded("gpu_norm_ln.hlo").total.high == 0
+    text = (fixtures_dir / "compiled" / "today" / "gpu_norm_ln.hlo").read_text()
+    rows = session_of(text).get(ElementwiseLedger).rows
+    (norm,) = [row for row in rows if row.instruction.opcode == "custom-call"]
+    assert norm.count.flops == 7 * 512 * 1024
 
 
 def test_a_sliding_window_masks_all_but_the_last_129_keys(recorded):
