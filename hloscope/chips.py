@@ -123,6 +123,8 @@ class Chip:
         memory_bytes: Bytes that a program can use, as XLA sees them.
         link_bandwidth: Bytes a second to other chips, over all links, both
             directions together.
+        clock_hz: Cycles a second of a TPU's TensorCore, in which its compiler
+            counts; ``None`` where no source gives it.
         device_kinds: What ``jax.Device.device_kind`` says on this chip.
         gpu: Description for compiling without the card.
         topology: Dimensions of a TPU topology of one chip.
@@ -140,12 +142,18 @@ class Chip:
     memory_bandwidth: float | None = None
     memory_bytes: int | None = None
     link_bandwidth: float | None = None
+    clock_hz: float | None = None
     device_kinds: tuple[str, ...] = ()
     gpu: GpuConfig | None = None
     topology: tuple[int, ...] = ()
     megacore: bool = False
     sources: tuple[str, ...] = ()
     caveat: str | None = None
+
+    @property
+    def link_bandwidth_one_way(self) -> float | None:
+        """Bytes a second that the chip can send, over all links together."""
+        return self.link_bandwidth / 2 if self.link_bandwidth is not None else None
 
 
 @dataclass(frozen=True, slots=True)
@@ -183,6 +191,10 @@ _UNTUNED = "nothing is autotuned without the card, so library choices can differ
 _CUDA_GUIDE = "CUDA C++ programming guide, technical specifications per compute capability"
 _XLA_SPEC = "OpenXLA target_config/specs/{}.txtpb (what XLA reads from the card)"
 _LIBTPU = "usable memory: libtpu 0.0.50's own out-of-memory message for a program too large"
+_CLOCK = (
+    "clock: follows from the bf16 peak and the units in Cloud TPU documentation "
+    "({} with {} arrays of 128x128 multiply-adds in all)"
+)
 
 
 def _chips() -> Mapping[str, Chip]:
@@ -501,10 +513,15 @@ def _chips() -> Mapping[str, Chip]:
             peaks=MappingProxyType({"bf16": 275 * _T, "s8": 275 * _T}),
             memory_bandwidth=1200e9,
             memory_bytes=int(30.75 * _GIB),
+            clock_hz=1.05e9,
             device_kinds=("TPU v4",),
             topology=(1, 1, 1),
             megacore=True,
-            sources=("peaks, bandwidth: Cloud TPU documentation, TPU v4", _LIBTPU),
+            sources=(
+                "peaks, bandwidth: Cloud TPU documentation, TPU v4",
+                "clock: Jouppi et al., TPU v4, ISCA 2023, table 4",
+                _LIBTPU,
+            ),
         ),
         Chip(
             name="v5e",
@@ -515,9 +532,14 @@ def _chips() -> Mapping[str, Chip]:
             memory_bandwidth=819e9,
             memory_bytes=int(15.75 * _GIB),
             link_bandwidth=400e9,
+            clock_hz=1.5e9,
             device_kinds=("TPU v5 lite", "TPU v5e"),
             topology=(1, 1),
-            sources=("peaks, bandwidth, ICI: Cloud TPU documentation, TPU v5e", _LIBTPU),
+            sources=(
+                "peaks, bandwidth, ICI: Cloud TPU documentation, TPU v5e",
+                _CLOCK.format("one core", "4"),
+                _LIBTPU,
+            ),
         ),
         Chip(
             name="v5p",
@@ -529,10 +551,12 @@ def _chips() -> Mapping[str, Chip]:
             memory_bandwidth=2765e9,
             memory_bytes=int(95.73 * _GIB),
             link_bandwidth=1200e9,
+            clock_hz=1.75e9,
             device_kinds=("TPU v5", "TPU v5p"),
             topology=(1, 1, 1),
             sources=(
                 "peaks, bandwidth, ICI (4800 Gbit/s one way): Cloud TPU documentation, TPU v5p",
+                _CLOCK.format("two cores", "8"),
                 _LIBTPU,
             ),
         ),
