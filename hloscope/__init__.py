@@ -5,6 +5,7 @@ The public API, loaded on first use so that ``import hloscope`` costs nothing:
 * :func:`load` reads a program, or compiles a step into one;
 * :func:`audit` looks for nine classes of antipattern;
 * :func:`flops` counts products beside XLA's own cost analysis;
+* :func:`roofline` holds a program against a chip: a floor for its time;
 * :func:`check` tests one promise, such as ``donation``;
 * :class:`Step` is what a user's file may hold, :class:`Report` what they return.
 """
@@ -15,12 +16,22 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from hloscope.api import audit, check, flops, load
+    from hloscope.api import audit, check, flops, load, roofline
     from hloscope.capture.step import Step
     from hloscope.errors import HloscopeError
     from hloscope.pipeline.findings import Report
 
-__all__ = ["HloscopeError", "Report", "Step", "__version__", "audit", "check", "flops", "load"]
+__all__ = [
+    "HloscopeError",
+    "Report",
+    "Step",
+    "__version__",
+    "audit",
+    "check",
+    "flops",
+    "load",
+    "roofline",
+]
 
 _HOMES = {
     "HloscopeError": "hloscope.errors",
@@ -30,6 +41,7 @@ _HOMES = {
     "check": "hloscope.api",
     "flops": "hloscope.api",
     "load": "hloscope.api",
+    "roofline": "hloscope.api",
 }
 
 __version__: str

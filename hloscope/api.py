@@ -20,7 +20,9 @@ from hloscope.subjects import ArtifactSubject, ModuleSubject
 
 if TYPE_CHECKING:
     from hloscope.capture.request import OptionValue, Source
+    from hloscope.flop_view import Grouping as FlopGrouping
     from hloscope.ir.load import LoadedModule
+    from hloscope.roofline_report import Grouping
 
 __all__ = [
     "LoadOptions",
@@ -32,6 +34,8 @@ __all__ = [
     "flops",
     "list_modules",
     "load",
+    "roofline",
+    "survey_flops",
 ]
 
 Subject = ArtifactSubject | ModuleSubject
@@ -155,22 +159,121 @@ def check(
 
 
 def flops(
-    source: Loadable = None, *, progress: Progress | None = None, **options: Unpack[LoadOptions]
+    source: Loadable = None,
+    *,
+    by: FlopGrouping | str | None = None,
+    depth: int = 2,
+    top: int | None = None,
+    causal: str = "full",
+    everything: bool = False,
+    progress: Progress | None = None,
+    **options: Unpack[LoadOptions],
 ) -> Report:
-    """Count the FLOPs of products beside XLA's own cost analysis.
+    """Count the FLOPs of products beside XLA's own cost analysis and the jaxpr's count.
 
     Args:
         source: As for :func:`load`.
+        by: Sum the products by ``scope``, ``op``, ``dtype``, ``kind``,
+            ``source`` or ``computation``.
+        depth: Parts of a scope that tell one group from another.
+        top: List so many of the dearest instructions, or of the groups of ``by``.
+        causal: How masked attention counts: ``full`` for every pair of a query
+            and a key, ``half`` for those that the mask leaves.
+        everything: Give every table, whole, with a column for each fact.
         progress: As for :func:`load`.
         **options: As for :func:`load`.
 
     Raises:
+        UsageError: ``by`` or ``causal`` is none of the words that there are.
         HloscopeError: As for :func:`load`.
     """
     from hloscope.flop_report import report_flops
+    from hloscope.flop_view import FlopView
 
+    view = FlopView.of(by=by, depth=depth, top=top, causal=causal, everything=everything)
     subject = load(source, progress=progress, **options)
-    return report_flops(_session(subject, progress), subject)
+    return report_flops(_session(subject, progress), subject, view)
+
+
+def survey_flops(
+    *, causal: str = "full", progress: Progress | None = None, **options: Unpack[LoadOptions]
+) -> Report:
+    """Count every one of hloscope's architectures, in one table.
+
+    Args:
+        causal: As for :func:`flops`.
+        progress: As for :func:`load`; each architecture begins with a note.
+        **options: As for :func:`load`, without an architecture.
+
+    Returns:
+        A report with one row for each; its ``failures`` name those that failed.
+
+    Raises:
+        HloscopeError: The target cannot be compiled for, or an option is wrong.
+    """
+    from hloscope.capture.request import CaptureRequest, Source, SourceKind
+    from hloscope.flop_answers import Answers, find_answers
+    from hloscope.flop_survey import survey_flops as survey
+    from hloscope.flop_view import FlopView
+    from hloscope.models import registry
+
+    view = FlopView.of(by=None, depth=1, top=None, causal=causal, everything=False)
+    target, preset = options.get("target") or "cpu", options.get("preset") or "small"
+    # What is wrong for all of them is no row of each.
+    request = CaptureRequest(Source(SourceKind.ARCH, ""), target, mesh=options.get("mesh") or {})
+    request.parsed_target()
+
+    def answer(name: str) -> Answers:
+        if progress is not None:
+            progress(name, None, name)
+        started = time.perf_counter()
+        chosen: LoadOptions = {**options, "arch": name}
+        subject = load(None, progress=progress, **chosen)
+        found = find_answers(_session(subject, progress), view.causal)
+        if progress is not None:
+            progress(name, time.perf_counter() - started)
+        return found
+
+    return survey(registry.names(), answer, {"target": target, "preset": preset})
+
+
+def roofline(
+    source: Loadable = None,
+    *,
+    chip: str | None = None,
+    by: Grouping | str = "op",
+    top: int | None = None,
+    progress: Progress | None = None,
+    **options: Unpack[LoadOptions],
+) -> Report:
+    """Hold a program against a chip's roofline: a floor for its time, and what bounds it.
+
+    Args:
+        source: As for :func:`load`.
+        chip: Name of the chip; by default the one that it was compiled for.
+        by: What the table of operations lists: ``op``, ``scope`` or ``source``.
+        top: How many of them; 0 for all, by default the 20 that take longest.
+        progress: As for :func:`load`.
+        **options: As for :func:`load`.
+
+    Raises:
+        UsageError: Nothing says which chip, or ``by`` is none of the three.
+        TargetError: There is no such chip.
+        HloscopeError: As for :func:`load`.
+    """
+    from hloscope.chips import Chip
+    from hloscope.roofline_report import SHOWN, Grouping, chip_for, report_roofline
+
+    try:
+        grouping = Grouping(by)
+    except ValueError:
+        raise UsageError(
+            f"operations cannot be listed by {by!r}",
+            hint=f"Choose one of {', '.join(Grouping)}.",
+        ) from None
+    subject = load(source, progress=progress, **options)
+    session = _session(subject, progress, given={Chip: chip_for(subject, chip)})
+    return report_roofline(session, subject, by=grouping, top=SHOWN if top is None else top)
 
 
 def list_modules(
@@ -315,7 +418,14 @@ def _phase(name: str, progress: Progress | None) -> Iterator[None]:
         progress(name, time.perf_counter() - started)
 
 
-def _session(subject: Subject, progress: Progress | None, limits: Limits | None = None) -> Session:
+def _session(
+    subject: Subject,
+    progress: Progress | None,
+    limits: Limits | None = None,
+    given: Mapping[type, object] | None = None,
+) -> Session:
     load_passes()
-    given: dict[type, object] = {} if limits is None else {Limits: limits}
-    return Session(subject, given=given, progress=progress)
+    everything: dict[type, object] = dict(given or {})
+    if limits is not None:
+        everything[Limits] = limits
+    return Session(subject, given=everything, progress=progress)

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 
 from hloscope.errors import TargetError, Unavailable
 from hloscope.ir import Module, Signature
+from hloscope.ir.jaxpr_count import JaxprCount
 from hloscope.pipeline.findings import Quantity, Unit
 from hloscope.pipeline.inputs import KnownLiteral, KnownLiterals, XlaCost, XlaMemory
 
@@ -47,6 +48,7 @@ class ModuleSubject:
             Module: self.module,
             XlaCost: Unavailable("a bare module comes without a cost analysis"),
             XlaMemory: Unavailable("a bare module comes without a memory analysis"),
+            JaxprCount: Unavailable("a bare module comes without the jaxpr that it was made of"),
         }
 
     def header(self) -> Mapping[str, str | Quantity]:
@@ -95,6 +97,8 @@ class ArtifactSubject:
             XlaMemory: Unavailable(artifact.xla_memory_note or "XLA gave no memory analysis")
             if artifact.xla_memory is None
             else XlaMemory(artifact.xla_memory),
+            JaxprCount: artifact.jaxpr
+            or Unavailable(artifact.jaxpr_note or "the artifact holds no count of the jaxpr"),
         }
         try:
             target = parse_target(artifact.target)

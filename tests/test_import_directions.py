@@ -23,7 +23,16 @@ ALLOWED = {
     "subjects": {"errors", "chips", "ir", "pipeline", "capture"},
     "listings": {"pipeline", "models"},
     "targets": {"errors", "units", "chips", "pipeline", "capture"},
-    "flop_report": {"errors", "units", "pipeline", "passes"},
+    "roofline_report": {"errors", "units", "chips", "pipeline", "passes"},
+    "flop_view": {"errors"},
+    "flop_breakdown": {"pipeline", "passes", "flop_view"},
+    "flop_answers": {"errors", "ir", "pipeline", "passes"},
+    "flop_survey": {"errors", "flop_answers", "pipeline"},
+    "flop_models": {"ir", "pipeline", "passes"},
+    "flop_report": {
+        *("errors", "units", "ir", "pipeline", "passes"),
+        *("flop_answers", "flop_breakdown", "flop_view"),
+    },
 }
 TOP = {"api", "cli", "__init__", "__main__"}  # these may import everything
 

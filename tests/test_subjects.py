@@ -87,11 +87,14 @@ def test_an_artifact_file_is_audited_as_what_was_captured(artifact, tmp_path):
 
 def test_calls_that_could_not_be_counted_are_listed_and_never_zero(artifact):
     report = flops(ArtifactSubject(artifact))
-    comparison, _, unknown = report.tables
-    ours, theirs, ratio = (row[1] for row in comparison.rows)
+    tables = {table.name: table for table in report.tables}
+    unknown = tables["unknown"]
+    (_, ours, _), (_, theirs, ratio), (_, jaxpr, _) = tables["comparison"].rows
     assert (ours.value, ours.basis) == (None, Basis.UNKNOWN)
     assert theirs.value == 2_000.0
     assert (ratio.value, ratio.basis) == (None, Basis.UNKNOWN)
+    assert jaxpr.value is None
+    assert any("no jaxpr's count" in note for note in report.notes)
     assert [row[0] for row in unknown.rows] == ["my_kernel"]
     assert "unknown" in report.summary
     assert "Not counted: 1 custom call." in report.summary

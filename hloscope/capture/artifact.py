@@ -18,6 +18,7 @@ from types import MappingProxyType
 from typing import TYPE_CHECKING, Any
 
 from hloscope.errors import InputError
+from hloscope.ir.jaxpr_count import JaxprCount, JaxprFlops, JaxprSite, UncountedPrimitive
 from hloscope.ir.signature import InputLeaf, OutputLeaf, Role, Signature
 
 if TYPE_CHECKING:
@@ -25,8 +26,8 @@ if TYPE_CHECKING:
 
 __all__ = ["FORMAT", "Artifact", "LiteralFacts"]
 
-FORMAT = 1
-"""Version of the file's layout; a file of a later one is refused."""
+FORMAT = 2
+"""Version of the file's layout; a file of a later one is refused. 2 added the jaxpr's count."""
 
 _DOCUMENT = "artifact.json"
 _OPTIMIZED = "optimized.hlo"
@@ -96,6 +97,8 @@ class Artifact:
         xla_memory_note: Why there is none.
         literals: Facts on the constants that the text elides.
         literals_note: Why ``literals`` is incomplete, if it is.
+        jaxpr: FLOPs of the jaxpr that the step traced to, or ``None``.
+        jaxpr_note: Why there are none.
         warnings: What JAX warned of while tracing and lowering.
         source: What the user asked for, in words.
         name: The step's name.
@@ -120,6 +123,8 @@ class Artifact:
     xla_memory_note: str | None = None
     literals: tuple[LiteralFacts, ...] = ()
     literals_note: str | None = None
+    jaxpr: JaxprCount | None = None
+    jaxpr_note: str | None = None
     warnings: tuple[str, ...] = ()
     cached: bool = field(default=False, compare=False)
 
@@ -221,6 +226,8 @@ class Artifact:
             "xla_memory_note": self.xla_memory_note,
             "literals": [dataclasses.asdict(literal) for literal in self.literals],
             "literals_note": self.literals_note,
+            "jaxpr": None if self.jaxpr is None else dataclasses.asdict(self.jaxpr),
+            "jaxpr_note": self.jaxpr_note,
             "warnings": list(self.warnings),
             "signature": dataclasses.asdict(self.signature),
         }
@@ -289,6 +296,8 @@ def _from_document(document: Any, hlo_text: str, lowered: str | None, place: str
                 for item in document["literals"]
             ),
             literals_note=document["literals_note"],
+            jaxpr=None if version == 1 else _jaxpr(document["jaxpr"]),
+            jaxpr_note=_BEFORE_JAXPR if version == 1 else document["jaxpr_note"],
             warnings=tuple(_text(item) for item in document["warnings"]),
         )
     except (KeyError, TypeError, ValueError, AttributeError) as error:
@@ -322,6 +331,51 @@ def _signature(data: Mapping[str, Any]) -> Signature:
         ),
         basis=_text(data["basis"]),
     )
+
+
+_BEFORE_JAXPR = "the artifact was made by a hloscope that did not count the jaxpr; capture it again"
+
+
+def _jaxpr(data: Mapping[str, Any] | None) -> JaxprCount | None:
+    if data is None:
+        return None
+
+    return JaxprCount(
+        total=_jaxpr_flops(data["total"]),
+        by_kind={_text(kind): _jaxpr_flops(flops) for kind, flops in data["by_kind"].items()},
+        recomputed=_jaxpr_flops(data["recomputed"]),
+        sites=tuple(
+            JaxprSite(
+                kind=_text(site["kind"]),
+                file=_text(site["file"]),
+                line=int(site["line"]),
+                backward=bool(site["backward"]),
+                recomputed=bool(site["recomputed"]),
+                each=int(site["each"]),
+                runs=int(site["runs"]),
+                dead=int(site["dead"]),
+                repeated=int(site["repeated"]),
+            )
+            for site in data["sites"]
+        ),
+        uncounted=tuple(
+            UncountedPrimitive(
+                primitive=_text(call["primitive"]),
+                name=_text(call["name"]),
+                calls=int(call["calls"]),
+                shapes=_text(call["shapes"]),
+                reason=_text(call["reason"]),
+            )
+            for call in data["uncounted"]
+        ),
+        models=tuple(_text(name) for name in data["models"]),
+        notes=tuple(_text(note) for note in data["notes"]),
+    )
+
+
+def _jaxpr_flops(data: Mapping[str, Any]) -> JaxprFlops:
+    high = data["high"]
+    return JaxprFlops(int(data["low"]), None if high is None else int(high), int(data["nominal"]))
 
 
 def _text(value: Any) -> str:

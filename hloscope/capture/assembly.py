@@ -115,6 +115,8 @@ def build_artifact(
         source=_describe(request),
         name=step.name or str(getattr(step.fn, "__name__", "step")),
         mesh=dict(axes),
+        jaxpr=lowered.jaxpr,
+        jaxpr_note=lowered.jaxpr_note and shorten_paths(lowered.jaxpr_note),
         warnings=tuple(shorten_paths(text) for text in lowered.warnings),
     )
     if programs is not None and known is None:

@@ -8,6 +8,8 @@ have it, so that a JAX that moved something costs a fact and not the capture.
 from __future__ import annotations
 
 import contextlib
+import functools
+import re
 from dataclasses import dataclass
 from typing import Any
 
@@ -19,8 +21,12 @@ __all__ = [
     "cost_analysis_on_cpu",
     "entry_numbers",
     "hide_frames_under",
+    "known_primitives",
+    "live_part",
     "module_text",
     "optimized_module",
+    "place_of",
+    "scope_of",
     "unwrapped",
 ]
 
@@ -143,3 +149,54 @@ def cost_analysis_on_cpu(module: Any) -> dict[str, float]:
 
     client = jax.devices("cpu")[0].client
     return dict(_jax.hlo_module_cost_analysis(client, module))
+
+
+@functools.cache
+def known_primitives() -> frozenset[str]:
+    """Names of the primitives in JAX's public list, ``jax.extend.core.primitives``."""
+    from jax.extend.core import primitives
+
+    members = (getattr(primitives, name) for name in dir(primitives) if name.endswith("_p"))
+    return frozenset(str(member.name) for member in members)
+
+
+def scope_of(equation: Any) -> str:
+    """The name stack of an equation, relative to its jaxpr; empty where there is none.
+
+    Reads ``source_info.name_stack``.
+    """
+    return str(getattr(getattr(equation, "source_info", None), "name_stack", ""))
+
+
+def place_of(equation: Any) -> tuple[str, int] | None:
+    """File and line of the user's code that an equation comes from.
+
+    The frame is the one that lowering writes into the HLO, and the file is
+    named as lowering names it. Reads ``source_info.traceback`` with
+    ``jax._src.source_info_util.user_frame``.
+    """
+    try:
+        from jax._src import source_info_util
+
+        frame = source_info_util.user_frame(equation.source_info.traceback)
+    except (ImportError, AttributeError, TypeError):
+        return None
+    if frame is None:
+        return None
+    pattern = getattr(jax.config, "jax_hlo_source_file_canonicalization_regex", None)
+    file = re.sub(pattern, "", frame.file_name) if pattern else frame.file_name
+    return file, frame.start_line
+
+
+def live_part(jaxpr: Any) -> Any | None:
+    """A jaxpr without the equations that no result needs.
+
+    Uses ``dce_jaxpr`` of ``jax.interpreters.partial_eval``.
+    """
+    try:
+        from jax.interpreters.partial_eval import dce_jaxpr
+
+        alive, _ = dce_jaxpr(jaxpr, [True] * len(jaxpr.outvars), instantiate=True)
+    except (ImportError, AttributeError, TypeError):
+        return None
+    return alive

@@ -18,11 +18,13 @@ from jax.sharding import Mesh
 from hloscope.capture import jax_private
 from hloscope.capture.abstraction import abstract_arguments
 from hloscope.capture.artifact import LiteralFacts
+from hloscope.capture.jaxpr_flops import count_jaxpr
 from hloscope.capture.leaves import check_roles
 from hloscope.capture.literals import literal_facts
 from hloscope.capture.request import OptionValue
 from hloscope.capture.step import Step
 from hloscope.errors import CaptureError, UsageError
+from hloscope.ir.jaxpr_count import JaxprCount
 
 __all__ = ["Compiled", "Lowered", "compile_step", "lower_step", "program_digest", "read_program"]
 
@@ -38,11 +40,15 @@ class Lowered:
         plain: JAX's own ``Lowered``; what flax wraps around it is taken off.
         timings: Seconds of ``trace`` (where it runs apart) and ``lower``.
         warnings: What JAX warned of on the way.
+        jaxpr: FLOPs of the traced step, or ``None``.
+        jaxpr_note: Why there are none.
     """
 
     plain: Any
     timings: Mapping[str, float]
     warnings: tuple[str, ...]
+    jaxpr: JaxprCount | None
+    jaxpr_note: str | None
 
 
 @dataclass(frozen=True)
@@ -102,14 +108,26 @@ def lower_step(
                 traced = function.trace(*args, **kwargs)
             with phase("lower"), _timed(timings, "lower"):
                 stage = traced.lower()
+            jaxpr, jaxpr_note = _counted(traced)
         else:
+            jaxpr, jaxpr_note = None, "the step's function cannot be traced apart from lowering"
             with phase("lower"), _timed(timings, "lower"):
                 stage = function.lower(*args, **kwargs)  # type: ignore[attr-defined]
     return Lowered(
         plain=jax_private.unwrapped(stage),
         timings=timings,
         warnings=tuple(messages),
+        jaxpr=jaxpr,
+        jaxpr_note=jaxpr_note,
     )
+
+
+def _counted(traced: Any) -> tuple[JaxprCount | None, str | None]:
+    """The jaxpr's FLOPs, or why there are none; they are worth no failed capture."""
+    try:
+        return count_jaxpr(jax_private.unwrapped(traced).jaxpr), None
+    except Exception as error:
+        return None, f"the jaxpr could not be counted: {type(error).__name__}: {error}"
 
 
 def compile_step(

@@ -30,7 +30,14 @@ _ClickError: Any = next(c for c in typer.BadParameter.__mro__ if c.__name__ == "
 class _Root(LazyGroup):
     entries = (
         Entry("audit", "hloscope.cli.audit", "Nine classes of antipattern, each with a verdict."),
-        Entry("flops", "hloscope.cli.flops", "FLOPs of the optimized HLO beside XLA's own count."),
+        Entry(
+            "flops",
+            "hloscope.cli.flops",
+            "FLOPs of the optimized HLO beside XLA's own count and the jaxpr's.",
+        ),
+        Entry(
+            "roofline", "hloscope.cli.roofline", "How fast a chip could run it, and what bounds it."
+        ),
         Entry("check", "hloscope.cli.check", "Checks for CI: exit 1 when one does not hold."),
         Entry("archs", "hloscope.cli.archs", "Architectures that --arch knows."),
         Entry("targets", "hloscope.cli.targets", "Chips to compile for; install or remove them."),

@@ -45,25 +45,38 @@ def draw_table(screen: Screen, table: Table) -> None:
 
 
 def _texts(table: Table) -> tuple[list[list[str]], list[tuple[str, str]]]:
-    """Titles and cells as text, and what the marks behind numbers mean."""
+    """Titles and cells as text, and what the marks behind numbers mean.
+
+    Where all numbers of a column are known in one way, its title bears the mark.
+    """
     marks: dict[str, str] = {}
+    in_title: dict[int, str] = {}
     marked = set()
-    for row in table.rows:
-        for place, cell in enumerate(row):
-            basis = basis_text(cell) if isinstance(cell, Quantity) else ""
-            if basis:
-                marks.setdefault(basis, f"[{ascii_lowercase[len(marks) % 26]}]")
-                marked.add(place)
+    for place in range(len(table.columns)):
+        cells = [row[place] for row in table.rows]
+        known = [c for c in cells if isinstance(c, Quantity) and c.value is not None]
+        bases = dict.fromkeys(basis_text(cell) for cell in known)
+        for basis in filter(None, bases):
+            marks.setdefault(basis, f"[{ascii_lowercase[len(marks) % 26]}]")
+        if len(bases) == 1 and len(known) > 1:
+            in_title[place] = marks.get(next(iter(bases)), "")
+        elif any(bases):
+            marked.add(place)
 
     def text(place: int, cell: str | Quantity) -> str:
         shown = value_text(cell) if isinstance(cell, Quantity) else cell
+        if place not in marked:
+            return shown
         mark = marks.get(basis_text(cell), "") if isinstance(cell, Quantity) else ""
         # Numbers without a mark keep its room, so that digits stand below digits.
-        return f"{shown} {mark:3}" if place in marked else shown
+        return f"{shown} {mark:3}"
 
-    lines = [tuple(column.title for column in table.columns), *table.rows]
-    rows = [[text(place, cell) for place, cell in enumerate(line)] for line in lines]
-    return rows, [(mark, basis) for basis, mark in marks.items()]
+    titles = [
+        f"{column.title}{in_title[place]}" if in_title.get(place) else text(place, column.title)
+        for place, column in enumerate(table.columns)
+    ]
+    rows = [[text(place, cell) for place, cell in enumerate(row)] for row in table.rows]
+    return [titles, *rows], [(mark, basis) for basis, mark in marks.items()]
 
 
 def _widths(rows: Sequence[Sequence[str]], numeric: Sequence[bool], width: int) -> list[int]:

@@ -11,6 +11,7 @@ import pytest
 
 from hloscope.capture.artifact import FORMAT, Artifact, LiteralFacts
 from hloscope.errors import HloscopeError, InputError
+from hloscope.ir.jaxpr_count import JaxprCount, JaxprFlops, JaxprSite, UncountedPrimitive
 from hloscope.ir.signature import InputLeaf, OutputLeaf, Role, Signature
 
 ARTIFACT = Artifact(
@@ -36,6 +37,15 @@ ARTIFACT = Artifact(
     xla_cost_note="the executable's",
     xla_memory={"temp_size_in_bytes": 2**40},
     literals=(LiteralFacts("c.1", "f32", (64, 64), "splat", "nan", "00ff"),),
+    jaxpr=JaxprCount(
+        total=JaxprFlops(10, None, 12),
+        by_kind={"matmul": JaxprFlops(10, None, 12)},
+        recomputed=JaxprFlops(2, 2, 2),
+        sites=(JaxprSite("matmul", "train.py", 3, True, False, 4, 3, 1, 0),),
+        uncounted=(UncountedPrimitive("ffi_call", "f", 2, "f32[] -> f32[]", "why"),),
+        models=("textbook",),
+        notes=("a loop",),
+    ),
     warnings=("odd",),
 )
 
@@ -141,6 +151,15 @@ def test_a_later_format_is_refused_by_its_number(tmp_path):
     path.write_bytes(zipped(artifact_json=json.dumps(later), optimized_hlo=""))
     with pytest.raises(InputError, match=f"format {FORMAT + 1}"):
         Artifact.load(path)
+
+
+def test_an_artifact_of_before_the_jaxprs_count_loads_and_says_so(tmp_path):
+    path = tmp_path / "a.hloscope"
+    old = {key: value for key, value in DOCUMENT.items() if not key.startswith("jaxpr")}
+    path.write_bytes(zipped(artifact_json=json.dumps({**old, "format": 1}), optimized_hlo=""))
+    again = Artifact.load(path)
+    assert again.jaxpr is None
+    assert "capture it again" in again.jaxpr_note
 
 
 def test_damaged_bytes_never_raise_anything_untyped(tmp_path):

@@ -78,10 +78,16 @@ def test_donation_holds_where_the_state_is_donated_and_not_where_it_is_kept(run)
 
 def test_flops_agree_with_the_arithmetic_and_stand_beside_xlas(run):
     report = json.loads(run("flops", "train.py:donating", "--json").stdout)
-    ours, theirs, ratio = (row[1] for row in report["tables"][0]["rows"])
+    (_, ours, _), (_, theirs, ratio), (_, jaxpr, _) = report["tables"][0]["rows"]
     assert ours["value"] == 2 * 8 * 32 * 16
+    assert jaxpr["value"] == ours["value"]
     assert theirs["value"] > 0
     assert ratio["value"] == pytest.approx(ours["value"] / theirs["value"])
+    tables = {table["name"]: table for table in report["tables"]}
+    assert {"from_xla", "from_jaxpr", "instructions", "jaxpr", "by.scope"} <= set(tables)
+    for name in ("from_xla", "from_jaxpr"):
+        *steps, whole = (row[0]["value"] for row in tables[name]["rows"])
+        assert sum(steps) == whole == ours["value"]
 
 
 def test_a_users_own_traceback_is_kept_and_ours_left_out(run):

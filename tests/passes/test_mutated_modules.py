@@ -7,10 +7,13 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
+from hloscope.chips import CHIPS
 from hloscope.errors import HloscopeError
 from hloscope.ir import parse_text
 from hloscope.passes.aliasing import Aliasing
+from hloscope.passes.flops.elementwise import ElementwiseLedger
 from hloscope.passes.operand_dtypes import OperandDtypes
+from hloscope.passes.roofline import Roofline
 from hloscope.pipeline.findings import Trust
 from hloscope.pipeline.session import AnalysisFailedError
 
@@ -25,6 +28,14 @@ FILES = [
     "cpu_scan.hlo",
     "cpu_donate.hlo",
     "tpu_pallas_ce.hlo",
+    "cpu_linalg.hlo",
+    "gpu_linalg.hlo",
+    "tpu_linalg.hlo",
+    "cpu_redwin.hlo",
+    "gpu_sort_small.hlo",
+    "cpu_fft.hlo",
+    "tpu_m_fsdp.hlo",
+    "gpu_m_coll.hlo",
 ]
 TOKEN = re.compile(r"[\w.\-]+|[^\w\s]")
 
@@ -66,10 +77,10 @@ def test_a_mutated_module_is_answered_or_refused_by_type(fixtures_dir, session_o
     for change in changes:
         text = mutate(text, *change)
     try:
-        session = session_of(parse_text(text))
+        session = session_of(parse_text(text), CHIPS["v5e"])
     except HloscopeError:
         return
-    for wanted in (Trust, Aliasing, OperandDtypes):
+    for wanted in (Trust, Aliasing, OperandDtypes, ElementwiseLedger, Roofline):
         with contextlib.suppress(HloscopeError):
             try:
                 session.get(wanted)
