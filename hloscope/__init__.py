@@ -3,9 +3,13 @@
 The public API, loaded on first use so that ``import hloscope`` costs nothing:
 
 * :func:`load` reads a program, or compiles a step into one;
+* :func:`alias` says of every parameter whether a result takes its buffer, or why not;
 * :func:`audit` looks for nine classes of antipattern;
 * :func:`flops` counts products beside XLA's own cost analysis;
+* :func:`dtypes` says in which types it multiplies, adds up and converts;
 * :func:`roofline` holds a program against a chip: a floor for its time;
+* :func:`memory` says what a program takes at its peak, and for what;
+* :func:`constants` lists what is baked into the executable;
 * :func:`check` tests one promise, such as ``donation``;
 * :class:`Step` is what a user's file may hold, :class:`Report` what they return.
 """
@@ -16,7 +20,7 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from hloscope.api import audit, check, flops, load, roofline
+    from hloscope.api import alias, audit, check, constants, dtypes, flops, load, memory, roofline
     from hloscope.capture.step import Step
     from hloscope.errors import HloscopeError
     from hloscope.pipeline.findings import Report
@@ -26,10 +30,14 @@ __all__ = [
     "Report",
     "Step",
     "__version__",
+    "alias",
     "audit",
     "check",
+    "constants",
+    "dtypes",
     "flops",
     "load",
+    "memory",
     "roofline",
 ]
 
@@ -37,10 +45,14 @@ _HOMES = {
     "HloscopeError": "hloscope.errors",
     "Report": "hloscope.pipeline.findings",
     "Step": "hloscope.capture.step",
+    "alias": "hloscope.api",
     "audit": "hloscope.api",
     "check": "hloscope.api",
+    "constants": "hloscope.api",
+    "dtypes": "hloscope.api",
     "flops": "hloscope.api",
     "load": "hloscope.api",
+    "memory": "hloscope.api",
     "roofline": "hloscope.api",
 }
 

@@ -12,6 +12,7 @@ from hloscope.errors import UsageError
 from hloscope.pipeline.audit import audit as run_audit
 from hloscope.pipeline.checks import check as run_check
 from hloscope.pipeline.checks import find_check
+from hloscope.pipeline.config import Configuration, find_configuration, read_configuration
 from hloscope.pipeline.findings import Column, Quantity, Report, Table, Unit
 from hloscope.pipeline.loading import load_passes
 from hloscope.pipeline.rules import Limits
@@ -29,17 +30,22 @@ __all__ = [
     "Loadable",
     "Progress",
     "Subject",
+    "alias",
     "audit",
     "check",
+    "constants",
+    "dtypes",
     "flops",
     "list_modules",
     "load",
+    "project_configuration",
     "roofline",
     "survey_flops",
 ]
 
 Subject = ArtifactSubject | ModuleSubject
 Loadable = str | os.PathLike[str] | Subject | None
+Configured = Configuration | str | os.PathLike[str] | None
 
 
 class Progress(Protocol):
@@ -115,6 +121,7 @@ def audit(
     source: Loadable = None,
     *,
     limits: Limits | None = None,
+    config: Configured = None,
     progress: Progress | None = None,
     **options: Unpack[LoadOptions],
 ) -> Report:
@@ -122,21 +129,92 @@ def audit(
 
     Args:
         source: As for :func:`load`.
-        limits: Thresholds of the rules; the defaults where not given.
+        limits: Thresholds of the rules, in place of the configuration's.
+        config: A project's configuration, or the TOML file that holds it; by
+            default there is none. :func:`project_configuration` looks for one.
         progress: As for :func:`load`; analyses are phases too.
         **options: As for :func:`load`.
 
     Raises:
+        UsageError: The configuration is wrong.
         HloscopeError: As for :func:`load`.
     """
+    chosen = _configured(config)
     subject = load(source, progress=progress, **options)
-    return run_audit(_session(subject, progress, limits), subject)
+    session = _session(subject, progress, chosen.limits if limits is None else limits)
+    return run_audit(session, subject, config=chosen)
+
+
+def alias(
+    source: Loadable = None,
+    *,
+    top: int | None = None,
+    progress: Progress | None = None,
+    **options: Unpack[LoadOptions],
+) -> Report:
+    """Say of every parameter whether it was donated and which result lives in its buffer.
+
+    Args:
+        source: As for :func:`load`.
+        top: Rows of each table; 0 for all, by default 30.
+        progress: As for :func:`load`.
+        **options: As for :func:`load`.
+
+    Raises:
+        Unavailable: Which argument is which parameter is not known.
+        HloscopeError: As for :func:`load`.
+    """
+    from hloscope.alias_report import SHOWN, report_aliases
+
+    subject = load(source, progress=progress, **options)
+    session = _session(subject, progress)
+    return report_aliases(session, subject, top=SHOWN if top is None else top)
+
+
+def constants(
+    source: Loadable = None,
+    *,
+    top: int | None = None,
+    smallest: int | None = None,
+    everything: bool = False,
+    config: Configured = None,
+    progress: Progress | None = None,
+    **options: Unpack[LoadOptions],
+) -> Report:
+    """List the constants of a program: size, contents, name, line, and where they come from.
+
+    Args:
+        source: As for :func:`load`.
+        top: Rows of each table; 0 for all, by default 30.
+        smallest: Bytes from which constants are listed; by default 64 KiB, or
+            the configuration's ``constant_bytes`` where that is less.
+        everything: Also name the instruction, and what tells each one's origin.
+        config: As for :func:`audit`.
+        progress: As for :func:`load`.
+        **options: As for :func:`load`.
+
+    Raises:
+        UsageError: The configuration is wrong.
+        HloscopeError: As for :func:`load`.
+    """
+    from dataclasses import replace
+
+    from hloscope.constants_report import SHOWN, report_constants
+
+    limits = _configured(config).limits
+    if smallest is not None:
+        limits = replace(limits, constant_bytes=smallest)
+    subject = load(source, progress=progress, **options)
+    session = _session(subject, progress, limits)
+    shown = SHOWN if top is None else top
+    return report_constants(session, subject, top=shown, everything=everything)
 
 
 def check(
     name: str,
     source: Loadable = None,
     *,
+    config: Configured = None,
     progress: Progress | None = None,
     **options: Unpack[LoadOptions],
 ) -> Report:
@@ -145,17 +223,62 @@ def check(
     Args:
         name: For example ``donation``.
         source: As for :func:`load`.
+        config: As for :func:`audit`.
         progress: As for :func:`load`.
         **options: As for :func:`load`.
 
     Raises:
-        UsageError: There is no such check.
+        UsageError: There is no such check, or the configuration is wrong.
         Unavailable: The source does not hold what the check needs.
         HloscopeError: As for :func:`load`.
     """
     wanted = find_check(name)
+    chosen = _configured(config)
     subject = load(source, progress=progress, **options)
-    return run_check(_session(subject, progress), subject, wanted)
+    return run_check(_session(subject, progress, chosen.limits), subject, wanted, config=chosen)
+
+
+def dtypes(
+    source: Loadable = None,
+    *,
+    top: int | None = None,
+    config: Configured = None,
+    progress: Progress | None = None,
+    **options: Unpack[LoadOptions],
+) -> Report:
+    """Say in which types a program multiplies, adds up, converts and exchanges.
+
+    Args:
+        source: As for :func:`load`.
+        top: Rows of each table; 0 for all, by default 8.
+        config: As for :func:`audit`.
+        progress: As for :func:`load`.
+        **options: As for :func:`load`.
+
+    Raises:
+        UsageError: The configuration is wrong.
+        HloscopeError: As for :func:`load`.
+    """
+    from hloscope.dtype_report import SHOWN, report_dtypes
+
+    chosen = _configured(config)
+    subject = load(source, progress=progress, **options)
+    session = _session(subject, progress, chosen.limits)
+    return report_dtypes(session, subject, top=SHOWN if top is None else top, config=chosen)
+
+
+def project_configuration(file: str | os.PathLike[str] | None = None) -> Configuration:
+    """The configuration of a file, or of the nearest ``pyproject.toml`` that has one.
+
+    Args:
+        file: A TOML file; else the folders from the current one up are searched
+            for a ``pyproject.toml`` with a ``[tool.hloscope]`` table.
+
+    Raises:
+        UsageError: The file cannot be read, or what it says is wrong.
+    """
+    load_passes()  # the codes that it names are looked up among the rules
+    return find_configuration() if file is None else read_configuration(file)
 
 
 def flops(
@@ -274,6 +397,64 @@ def roofline(
     subject = load(source, progress=progress, **options)
     session = _session(subject, progress, given={Chip: chip_for(subject, chip)})
     return report_roofline(session, subject, by=grouping, top=SHOWN if top is None else top)
+
+
+def memory(
+    source: Loadable = None,
+    *,
+    chip: str | None = None,
+    at: str = "peak",
+    top: int | None = None,
+    plot: str | os.PathLike[str] | None = None,
+    progress: Progress | None = None,
+    **options: Unpack[LoadOptions],
+) -> Report:
+    """Say how much memory a program takes, when most, for what, and whether a chip holds it.
+
+    Args:
+        source: As for :func:`load`.
+        chip: Name of the chip; by default the one that it was compiled for.
+        at: The moment whose buffers are listed: ``peak``, or the name of an
+            instruction of the entry computation.
+        top: How many buffers; 0 for all, by default the 15 largest.
+        plot: Where to write a picture of the memory over the schedule, as SVG.
+        progress: As for :func:`load`.
+        **options: As for :func:`load`.
+
+    Raises:
+        UsageError: The entry has no instruction of that name, or the picture
+            cannot be written.
+        Unavailable: The module is not scheduled.
+        TargetError: There is no such chip.
+        HloscopeError: As for :func:`load`.
+    """
+    from hloscope.chips import Chip
+    from hloscope.memory_plot import plot_memory
+    from hloscope.memory_report import SHOWN, report_memory
+    from hloscope.passes.memory_use import MemoryUse
+    from hloscope.roofline_report import chip_for, is_chip_known
+
+    subject = load(source, progress=progress, **options)
+    known = chip_for(subject, chip) if chip is not None or is_chip_known(subject) else None
+    given: dict[type, object] = {Chip: known} if known is not None else {}
+    session = _session(subject, progress, given=given)
+    report = report_memory(session, subject, at=at, top=SHOWN if top is None else top)
+    if plot is not None:
+        picture = plot_memory(
+            session.get(MemoryUse),
+            f"{subject.name}: memory of one device",
+            chip_bytes=known.memory_bytes if known is not None else None,
+        )
+        try:
+            with open(plot, "w", encoding="utf-8") as file:
+                file.write(picture)
+        except OSError as error:
+            raise UsageError(
+                f"the picture cannot be written: {error.strerror}",
+                place=os.fspath(plot),
+                hint="Give a file in a folder that exists and can be written to.",
+            ) from None
+    return report
 
 
 def list_modules(
@@ -416,6 +597,12 @@ def _phase(name: str, progress: Progress | None) -> Iterator[None]:
     yield
     if progress is not None:
         progress(name, time.perf_counter() - started)
+
+
+def _configured(config: Configured) -> Configuration:
+    if config is None:
+        return Configuration()
+    return config if isinstance(config, Configuration) else project_configuration(config)
 
 
 def _session(

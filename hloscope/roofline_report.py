@@ -15,7 +15,7 @@ from hloscope.pipeline.audit import AuditSubject, plural, trust_of
 from hloscope.pipeline.findings import Basis, Column, Quantity, Report, Table, Unit
 from hloscope.pipeline.session import Session
 
-__all__ = ["Grouping", "SHOWN", "chip_for", "report_roofline"]
+__all__ = ["Grouping", "SHOWN", "chip_for", "is_chip_known", "report_roofline"]
 
 SHOWN = 20
 """Operations that are listed unless asked otherwise."""
@@ -68,19 +68,28 @@ def chip_for(subject: AuditSubject, name: str | None) -> Chip:
                 hint="Name the chip, for example `--chip h100`; `hloscope targets` lists them.",
             )
         return named
-    inputs = subject.inputs()
-    target = inputs.get(Chip)
-    if isinstance(target, Chip):
-        return target
-    kind = str(subject.header().get("target", "")).partition("(")[2].rstrip(")")
-    attached = chip_of_device_kind(kind)
-    if attached is not None:
-        return attached
+    own = _own_chip(subject)
+    if own is not None:
+        return own
     raise UsageError(
         "nothing says which chip to hold the program against",
         place=subject.name or None,
         hint="Give --chip NAME, for example `--chip h100`; `hloscope targets` lists them.",
     )
+
+
+def is_chip_known(subject: AuditSubject) -> bool:
+    """Whether the program itself says which chip it is for."""
+    return _own_chip(subject) is not None
+
+
+def _own_chip(subject: AuditSubject) -> Chip | None:
+    """The chip that a program was compiled for, by its target or its device's name."""
+    target = subject.inputs().get(Chip)
+    if isinstance(target, Chip):
+        return target
+    kind = str(subject.header().get("target", "")).partition("(")[2].rstrip(")")
+    return chip_of_device_kind(kind)
 
 
 def report_roofline(

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 
 from hloscope.errors import TargetError, Unavailable
 from hloscope.ir import Module, Signature
+from hloscope.ir.closed_over import ClosedOver
 from hloscope.ir.jaxpr_count import JaxprCount
 from hloscope.pipeline.findings import Quantity, Unit
 from hloscope.pipeline.inputs import KnownLiteral, KnownLiterals, XlaCost, XlaMemory
@@ -48,6 +49,7 @@ class ModuleSubject:
             Module: self.module,
             XlaCost: Unavailable("a bare module comes without a cost analysis"),
             XlaMemory: Unavailable("a bare module comes without a memory analysis"),
+            ClosedOver: Unavailable("a bare module comes without the arrays that its step held"),
             JaxprCount: Unavailable("a bare module comes without the jaxpr that it was made of"),
         }
 
@@ -97,6 +99,8 @@ class ArtifactSubject:
             XlaMemory: Unavailable(artifact.xla_memory_note or "XLA gave no memory analysis")
             if artifact.xla_memory is None
             else XlaMemory(artifact.xla_memory),
+            ClosedOver: artifact.closed_over
+            or Unavailable(artifact.closed_over_note or "the artifact holds no closed-over arrays"),
             JaxprCount: artifact.jaxpr
             or Unavailable(artifact.jaxpr_note or "the artifact holds no count of the jaxpr"),
         }

@@ -8,12 +8,13 @@ from dataclasses import dataclass
 from enum import StrEnum
 
 from hloscope.errors import Unavailable
-from hloscope.ir import Module
+from hloscope.ir import Instruction, Module, Shape
 from hloscope.ir.dtypes import BITS
 from hloscope.ir.header import Alias
 from hloscope.ir.signature import InputLeaf, OutputLeaf, Role, Signature
 from hloscope.passes.entry_slots import Slot, parameter_slots, result_shapes
 from hloscope.passes.partner_outputs import PartnerOutputs
+from hloscope.passes.value_chains import changing_convert
 from hloscope.pipeline.analyses import analysis
 from hloscope.pipeline.checks import DonationCount
 
@@ -33,7 +34,10 @@ class Reason(StrEnum):
     DTYPE_DIFFERS = "dtype differs"
     SHAPE_DIFFERS = "shape differs"
     SHARDING_DIFFERS = "sharding differs"
+    LAYOUT_DIFFERS = "layout differs"
+    MEMORY_SPACE_DIFFERS = "memory space differs"
     TAKEN = "another leaf took the output"
+    DONOR_LEFT = "donated without a known result, and XLA found none"
     UNUSED = "XLA used the donated buffer for no result"
 
 
@@ -51,6 +55,8 @@ class LeafAliasing:
             one that is neither state nor donated.
         detail: The reason in words, with the names and shapes it rests on.
         partner: The result that the leaf becomes, as far as can be told.
+        site: The instruction that the reason rests on: the convert behind a
+            dtype that differs.
     """
 
     leaf: InputLeaf
@@ -61,6 +67,7 @@ class LeafAliasing:
     reason: Reason | None = None
     detail: str = ""
     partner: OutputLeaf | None = None
+    site: Instruction | None = None
 
     @property
     def aliased(self) -> bool:
@@ -123,14 +130,26 @@ def count_donation(aliasing: Aliasing) -> DonationCount:
     )
 
 
+@dataclass(frozen=True, slots=True)
+class _Why:
+    """A reason with the words and the instruction that it rests on."""
+
+    reason: Reason
+    detail: str
+    site: Instruction | None = None
+    partner: OutputLeaf | None = None
+
+
 class _Join:
     """Signature and module side by side."""
 
     def __init__(self, module: Module, signature: Signature, slots: tuple[Slot, ...]) -> None:
+        self.module = module
         self.signature = signature
         self.slots = slots
         self.shapes = list(result_shapes(module).values())
-        positions = {index: n for n, index in enumerate(result_shapes(module))}
+        self.indices = list(result_shapes(module))
+        positions = {index: n for n, index in enumerate(self.indices)}
         self.outputs = {o.index: o for o in signature.outputs if o.index is not None}
         self.aliases = {(a.parameter, a.parameter_index): a for a in module.input_output_alias}
         self.donors = {(d.parameter, d.parameter_index) for d in module.buffer_donors}
@@ -154,9 +173,9 @@ class _Join:
     def one(self, leaf: InputLeaf) -> LeafAliasing:
         if leaf.parameter is None:
             partner = self.partners.by_path(leaf)
-            reason, detail = self.why_dropped(partner)
+            why = self.why_dropped(partner)
             return LeafAliasing(
-                leaf, _global_bytes(leaf), reason=reason, detail=detail, partner=partner
+                leaf, _global_bytes(leaf), reason=why.reason, detail=why.detail, partner=partner
             )
         slot = self.slots[leaf.parameter]
         alias = self.aliases.get(slot.key)
@@ -169,49 +188,82 @@ class _Join:
         if leaf.role is not Role.STATE and not leaf.donated:
             return LeafAliasing(leaf, size, donor=donor)
         partner = self.partners.by_path(leaf)
-        reason, detail = self.why_not(leaf, slot, partner)
-        return LeafAliasing(leaf, size, donor=donor, reason=reason, detail=detail, partner=partner)
+        why = self.why_not(leaf, slot, partner)
+        return LeafAliasing(
+            leaf,
+            size,
+            donor=donor,
+            reason=why.reason,
+            detail=why.detail,
+            partner=why.partner or partner,
+            site=why.site,
+        )
 
-    def why_dropped(self, partner: OutputLeaf | None) -> tuple[Reason, str]:
+    def why_dropped(self, partner: OutputLeaf | None) -> _Why:
         if partner is not None and partner.index is None:
-            return Reason.FORWARDED, f"JAX hands it on as the result {partner.path}"
-        return Reason.DROPPED, "jit removed it: the step never reads it"
+            return _Why(Reason.FORWARDED, f"JAX hands it on as the result {partner.path}")
+        return _Why(Reason.DROPPED, "jit removed it: the step never reads it")
 
-    def why_not(
-        self, leaf: InputLeaf, slot: Slot, partner: OutputLeaf | None
-    ) -> tuple[Reason, str]:
-        if partner is not None:
-            if partner.index is None:
-                return Reason.FORWARDED, f"JAX hands it on as the result {partner.path}"
-            if leaf.donated is False:
-                return Reason.NOT_DONATED, "the step was not asked to donate it"
-            return self.against_partner(leaf, slot, partner)
+    def why_not(self, leaf: InputLeaf, slot: Slot, partner: OutputLeaf | None) -> _Why:
+        if partner is not None and partner.index is None:
+            return _Why(Reason.FORWARDED, f"JAX hands it on as the result {partner.path}")
         if leaf.donated is False:
-            return Reason.NOT_DONATED, "the step was not asked to donate it"
+            return _Why(Reason.NOT_DONATED, "the step was not asked to donate it")
+        if partner is not None and partner.index is not None:
+            return self.against_partner(leaf, slot, partner, partner.index)
         return self.against_any(leaf, slot)
 
     def against_partner(
-        self, leaf: InputLeaf, slot: Slot, partner: OutputLeaf
-    ) -> tuple[Reason, str]:
+        self, leaf: InputLeaf, slot: Slot, partner: OutputLeaf, number: int
+    ) -> _Why:
         """Why the result that the leaf becomes does not live in its buffer."""
         where = partner.path or "the result"
         if partner.dtype != leaf.dtype:
-            return Reason.DTYPE_DIFFERS, f"goes in as {leaf.dtype}, {where} is {partner.dtype}"
+            return self.changed_dtype(slot, number, where, leaf.dtype, partner.dtype)
         if partner.dimensions != leaf.dimensions:
-            return (
+            return _Why(
                 Reason.SHAPE_DIFFERS,
                 f"goes in as {_sizes(leaf.dimensions)}, {where} is {_sizes(partner.dimensions)}",
             )
         if self.differs_in_sharding(leaf, slot, partner):
-            return (
+            return _Why(
                 Reason.SHARDING_DIFFERS,
                 f"goes in as {leaf.sharding or _sizes(slot.shape.dimensions)}, {where} is "
                 f"{partner.sharding or _sizes(self.local(partner))}",
             )
-        other = self.taken.get(partner.index) if partner.index is not None else None
+        placed = self.placed_otherwise(slot, number, where)
+        if placed is not None:
+            return placed
+        other = self.taken.get(number)
         if other is not None:
-            return Reason.TAKEN, f"{where} lives in the buffer of {other.path}"
-        return self.unexplained(leaf, f"{where} has its shape and dtype")
+            return _Why(Reason.TAKEN, f"{where} lives in the buffer of {other.path}")
+        return self.unexplained(leaf, slot, f"{where} has its shape and dtype")
+
+    def changed_dtype(self, slot: Slot, number: int, where: str, own: str, other: str) -> _Why:
+        """The reason of a leaf that comes back in another dtype, with the convert if found."""
+        detail = f"goes in as {own}, {where} is {other}"
+        if number >= len(self.indices):
+            return _Why(Reason.DTYPE_DIFFERS, detail)
+        convert = changing_convert(self.module, slot, self.indices[number], other)
+        if convert is not None:
+            line = f" at {convert.location}" if convert.location is not None else ""
+            detail += f" ({convert.name}{line})"
+        return _Why(Reason.DTYPE_DIFFERS, detail, convert)
+
+    def placed_otherwise(self, slot: Slot, number: int, where: str) -> _Why | None:
+        """Where memory space or layout differ, that, with both shown."""
+        if number >= len(self.shapes):
+            return None
+        inside, outside = slot.shape, self.shapes[number]
+        if _space(inside) != _space(outside):
+            return _Why(
+                Reason.MEMORY_SPACE_DIFFERS,
+                f"goes in as {inside} (memory space {_space(inside)}), "
+                f"{where} is {outside} (memory space {_space(outside)})",
+            )
+        if inside.dimensions == outside.dimensions and _layouts_differ(inside, outside):
+            return _Why(Reason.LAYOUT_DIFFERS, f"goes in as {inside}, {where} is {outside}")
+        return None
 
     def differs_in_sharding(self, leaf: InputLeaf, slot: Slot, partner: OutputLeaf) -> bool:
         if self.local(partner) not in ((), slot.shape.dimensions):
@@ -225,7 +277,7 @@ class _Join:
             return ()
         return self.shapes[output.index].dimensions
 
-    def against_any(self, leaf: InputLeaf, slot: Slot) -> tuple[Reason, str]:
+    def against_any(self, leaf: InputLeaf, slot: Slot) -> _Why:
         """Why no result of the leaf's shape and dtype lives in its buffer."""
         text = f"{slot.shape.dtype}{_sizes(slot.shape.dimensions)}"
         fitting = [
@@ -234,22 +286,81 @@ class _Join:
             if (shape.dtype, shape.dimensions) == (slot.shape.dtype, slot.shape.dimensions)
         ]
         if not fitting:
-            return Reason.NO_MATCHING_OUTPUT, f"no result is {text}"
+            return self.converted(leaf, slot) or _Why(
+                Reason.NO_MATCHING_OUTPUT, f"no result is {text}"
+            )
         free = [number for number in fitting if number not in self.taken]
         if not free:
             others = sorted({self.taken[number].path for number in fitting})
             shown = ", ".join(others[:3]) + (", ..." if len(others) > 3 else "")
-            return Reason.TAKEN, f"every result that is {text} lives in another buffer: {shown}"
+            return _Why(
+                Reason.TAKEN, f"every result that is {text} lives in another buffer: {shown}"
+            )
         output = self.outputs.get(free[0])
-        return self.unexplained(leaf, f"{output.path if output else 'a result'} is {text}")
+        where = output.path if output else "a result"
+        if leaf.donated and all(self.placed_otherwise(slot, n, where) for n in free):
+            placed = self.placed_otherwise(slot, free[0], where)
+            if placed is not None:
+                return placed
+        return self.unexplained(leaf, slot, f"{where} is {text}")
 
-    def unexplained(self, leaf: InputLeaf, fact: str) -> tuple[Reason, str]:
-        if leaf.donated:
-            return Reason.UNUSED, f"it was donated and {fact}, but XLA did not join them"
-        return (
-            Reason.NOT_DONATED,
-            f"{fact} and lives in no argument's buffer, so this one was not offered",
-        )
+    def converted(self, leaf: InputLeaf, slot: Slot) -> _Why | None:
+        """The one free result of the leaf's shape that is the leaf in another dtype.
+
+        A bare module has no paths to match; that a result comes from the leaf
+        through a convert to the result's dtype is seen in the module itself.
+        """
+        if not leaf.donated:
+            return None
+        found = [
+            (number, why)
+            for number, shape in enumerate(self.shapes)
+            if number not in self.taken
+            and shape.dimensions == slot.shape.dimensions
+            and (
+                why := self.changed_dtype(
+                    slot, number, self.name_of(number), slot.shape.dtype, shape.dtype
+                )
+            ).site
+            is not None
+        ]
+        if len(found) != 1:
+            return None
+        number, why = found[0]
+        return _Why(why.reason, why.detail, why.site, self.outputs.get(number))
+
+    def name_of(self, number: int) -> str:
+        output = self.outputs.get(number)
+        return (output.path if output is not None else "") or f"result {number}"
+
+    def unexplained(self, leaf: InputLeaf, slot: Slot, fact: str) -> _Why:
+        if not leaf.donated:
+            return _Why(
+                Reason.NOT_DONATED,
+                f"{fact} and lives in no argument's buffer, so this one was not offered",
+            )
+        devices = self.module.num_partitions * self.module.replica_count
+        if slot.key in self.donors and devices > 1:
+            return _Why(
+                Reason.DONOR_LEFT,
+                f"{fact}, but over {devices} devices JAX could not pair them before compiling "
+                "(it was given no out_shardings), and XLA left the buffer unpaired",
+            )
+        return _Why(Reason.UNUSED, f"it was donated and {fact}, but XLA did not join them")
+
+
+def _space(shape: Shape) -> int:
+    return shape.layout.memory_space if shape.layout is not None else 0
+
+
+def _layouts_differ(one: Shape, other: Shape) -> bool:
+    """Whether two layouts order or tile elements otherwise; unprinted ones do not tell."""
+    if one.layout is None or other.layout is None:
+        return False
+    return (one.layout.minor_to_major, one.layout.tiles) != (
+        other.layout.minor_to_major,
+        other.layout.tiles,
+    )
 
 
 def _sizes(dimensions: tuple[int, ...]) -> str:

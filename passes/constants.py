@@ -2,17 +2,30 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+import math
+from dataclasses import dataclass, replace
+from enum import StrEnum
 
 from hloscope.ir import Instruction, Module
+from hloscope.ir.closed_over import ClosedOver, ClosedOverArray
 from hloscope.ir.metadata import SourceLocation
 from hloscope.pipeline.analyses import analysis
 from hloscope.pipeline.inputs import KnownLiterals
 from hloscope.pipeline.rules import Limits
 
-__all__ = ["Constant", "Constants", "find_constants"]
+__all__ = ["Constant", "Constants", "Origin", "find_constants"]
 
 _FLOOR_BYTES = 64 * 1024
+_NAMED_FROM_BYTES = 1024  # a capture does not look for smaller arrays
+
+
+class Origin(StrEnum):
+    """Where a constant comes from."""
+
+    CLOSED_OVER = "closed over"
+    TRACED = "traced"
+    FOLDED = "folded"
+    UNKNOWN = "unknown"
 
 
 @dataclass(frozen=True, slots=True)
@@ -26,6 +39,11 @@ class Constant:
             module's text leaves the elements out and nothing else tells them.
         digest: Equal for constants of equal contents; empty where unknown.
         duplicates: How many other constants of the module hold the same.
+        origin: Where it comes from.
+        known_by: What tells the origin, or why nothing does.
+        array: The array of the jaxpr that it is, if it is one.
+        likely_from: Names of the only array of the jaxpr with as many elements
+            as a folded constant.
     """
 
     instruction: Instruction
@@ -33,6 +51,15 @@ class Constant:
     kind: str
     digest: str
     duplicates: int = 0
+    origin: Origin = Origin.UNKNOWN
+    known_by: str = ""
+    array: ClosedOverArray | None = None
+    likely_from: tuple[str, ...] = ()
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        """What the step's code calls the array, where that is known."""
+        return self.array.names if self.array is not None else ()
 
     @property
     def dtype(self) -> str:
@@ -59,6 +86,8 @@ class Constant:
         own = self.instruction.location
         if own is not None:
             return own
+        if self.array is not None and self.array.file is not None:
+            return SourceLocation(self.array.file, self.array.line or 0)
         found = (user.location for user in self.instruction.users)
         return next((location for location in found if location is not None), None)
 
@@ -72,46 +101,117 @@ class Constants:
         floor: Bytes below which constants are left out.
         total_bytes: Bytes of all constants, small ones included.
         note: Why contents are unknown, if some are.
+        number: How many constants there are, small ones included.
+        hoisted: Closed-over arrays that JAX made arguments of, the largest first.
+        origin_note: Why no origin is known, where none is.
     """
 
     constants: tuple[Constant, ...]
     floor: int
     total_bytes: int
     note: str = ""
+    number: int = 0
+    hoisted: tuple[ClosedOverArray, ...] = ()
+    origin_note: str = ""
 
 
 @analysis
-def find_constants(module: Module, limits: Limits, literals: KnownLiterals | None) -> Constants:
+def find_constants(
+    module: Module,
+    limits: Limits,
+    literals: KnownLiterals | None,
+    closed_over: ClosedOver | None = None,
+) -> Constants:
     """List the constants, in every computation, that are large enough to matter.
+
+    A constant whose contents are those of an array of the jaxpr is that array.
+    One whose contents no array of the jaxpr has was computed by XLA: it folded
+    operations on constants while compiling.
 
     Args:
         module: Where they stand.
         limits: Constants below its ``constant_bytes`` are listed down to 64 KiB.
         literals: What a capture knows of constants whose elements the text
             leaves out.
+        closed_over: The arrays of the jaxpr, where a capture read them.
     """
     floor = min(_FLOOR_BYTES, limits.constant_bytes)
-    total = 0
+    total = number = 0
     found: list[Constant] = []
     for instruction in module.instructions():
         if instruction.opcode == "constant":
             size = instruction.shape.bytes
             total += size
+            number += 1
             if size >= floor:
                 kind, digest = _contents(instruction, literals)
-                found.append(Constant(instruction, size, kind, digest))
+                found.append(_traced(Constant(instruction, size, kind, digest), closed_over))
     alike: dict[str, int] = {}
     for constant in found:
         alike[constant.digest] = alike.get(constant.digest, 0) + 1
     counted = tuple(
-        Constant(c.instruction, c.bytes, c.kind, c.digest, alike[c.digest] - 1 if c.digest else 0)
+        replace(c, duplicates=alike[c.digest] - 1 if c.digest else 0)
         for c in sorted(found, key=lambda c: (-c.bytes, c.instruction.name))
     )
     unread = any(constant.kind == "unknown" for constant in counted)
     note = "the dump elides its elements"
     if literals is not None:
         note = literals.note or "the capture could not read its elements"
-    return Constants(counted, floor, total, note if unread else "")
+    arrays = closed_over.arrays if closed_over is not None else ()
+    return Constants(
+        constants=counted,
+        floor=floor,
+        total_bytes=total,
+        note=note if unread else "",
+        number=number,
+        hoisted=tuple(
+            sorted((a for a in arrays if a.parameters and a.bytes >= floor), key=lambda a: -a.bytes)
+        ),
+        origin_note=""
+        if closed_over is not None
+        else "the arrays that the step held are not known",
+    )
+
+
+def _traced(constant: Constant, closed_over: ClosedOver | None) -> Constant:
+    """The constant with its origin, found by comparing contents."""
+    if closed_over is None:
+        return replace(constant, known_by="the arrays that the step held are not known")
+    if not constant.digest:
+        return replace(constant, known_by="its contents are unknown")
+    array = closed_over.by_digest.get(constant.digest)
+    if array is not None and array.dtype == constant.dtype:  # it may have been reshaped
+        if array.names:
+            origin, known_by = Origin.CLOSED_OVER, "the array of that name has its contents"
+        else:
+            origin, known_by = Origin.TRACED, "an array of the jaxpr has its contents"
+        return replace(constant, origin=origin, known_by=known_by, array=array)
+    if constant.bytes < _NAMED_FROM_BYTES:
+        return replace(constant, known_by="arrays as small as this are not looked for")
+    if closed_over.note:
+        return replace(constant, known_by=closed_over.note)
+    if not _in_row_major(constant.instruction):
+        return replace(constant, known_by="it is stored in another order than the jaxpr's arrays")
+    return replace(
+        constant,
+        origin=Origin.FOLDED,
+        known_by="no array of the jaxpr has its contents",
+        likely_from=_of_its_size(constant, closed_over),
+    )
+
+
+def _of_its_size(constant: Constant, closed_over: ClosedOver) -> tuple[str, ...]:
+    """Names of the one closed-over array with as many elements, if there is just one."""
+    count = constant.instruction.shape.num_elements
+    found = {array.names for array in closed_over.arrays if math.prod(array.dimensions) == count}
+    return next(iter(found)) if len(found) == 1 else ()
+
+
+def _in_row_major(instruction: Instruction) -> bool:
+    """Whether the elements are stored in the order in which they were compared."""
+    layout = instruction.shape.layout
+    rank = len(instruction.shape.dimensions)
+    return layout is None or layout.minor_to_major == tuple(reversed(range(rank)))
 
 
 def _contents(instruction: Instruction, literals: KnownLiterals | None) -> tuple[str, str]:

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 from hloscope.ir import Instruction, Module, Shape
 
-__all__ = ["Slot", "parameter_slots", "result_shapes"]
+__all__ = ["Index", "Slot", "parameter_slots", "result_shapes"]
 
 Index = tuple[int, ...]
 

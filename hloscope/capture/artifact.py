@@ -18,6 +18,7 @@ from types import MappingProxyType
 from typing import TYPE_CHECKING, Any
 
 from hloscope.errors import InputError
+from hloscope.ir.closed_over import ClosedOver, ClosedOverArray
 from hloscope.ir.jaxpr_count import JaxprCount, JaxprFlops, JaxprSite, UncountedPrimitive
 from hloscope.ir.signature import InputLeaf, OutputLeaf, Role, Signature
 
@@ -26,8 +27,11 @@ if TYPE_CHECKING:
 
 __all__ = ["FORMAT", "Artifact", "LiteralFacts"]
 
-FORMAT = 2
-"""Version of the file's layout; a file of a later one is refused. 2 added the jaxpr's count."""
+FORMAT = 3
+"""Version of the file's layout; a file of a later one is refused.
+
+2 added the jaxpr's count, 3 the arrays that the step closes over.
+"""
 
 _DOCUMENT = "artifact.json"
 _OPTIMIZED = "optimized.hlo"
@@ -99,6 +103,8 @@ class Artifact:
         literals_note: Why ``literals`` is incomplete, if it is.
         jaxpr: FLOPs of the jaxpr that the step traced to, or ``None``.
         jaxpr_note: Why there are none.
+        closed_over: The arrays that the step closes over, or ``None``.
+        closed_over_note: Why they are not known.
         warnings: What JAX warned of while tracing and lowering.
         source: What the user asked for, in words.
         name: The step's name.
@@ -125,6 +131,8 @@ class Artifact:
     literals_note: str | None = None
     jaxpr: JaxprCount | None = None
     jaxpr_note: str | None = None
+    closed_over: ClosedOver | None = None
+    closed_over_note: str | None = None
     warnings: tuple[str, ...] = ()
     cached: bool = field(default=False, compare=False)
 
@@ -228,6 +236,10 @@ class Artifact:
             "literals_note": self.literals_note,
             "jaxpr": None if self.jaxpr is None else dataclasses.asdict(self.jaxpr),
             "jaxpr_note": self.jaxpr_note,
+            "closed_over": None
+            if self.closed_over is None
+            else dataclasses.asdict(self.closed_over),
+            "closed_over_note": self.closed_over_note,
             "warnings": list(self.warnings),
             "signature": dataclasses.asdict(self.signature),
         }
@@ -298,6 +310,8 @@ def _from_document(document: Any, hlo_text: str, lowered: str | None, place: str
             literals_note=document["literals_note"],
             jaxpr=None if version == 1 else _jaxpr(document["jaxpr"]),
             jaxpr_note=_BEFORE_JAXPR if version == 1 else document["jaxpr_note"],
+            closed_over=None if version < 3 else _closed_over(document["closed_over"]),
+            closed_over_note=_BEFORE_CLOSED_OVER if version < 3 else document["closed_over_note"],
             warnings=tuple(_text(item) for item in document["warnings"]),
         )
     except (KeyError, TypeError, ValueError, AttributeError) as error:
@@ -334,6 +348,31 @@ def _signature(data: Mapping[str, Any]) -> Signature:
 
 
 _BEFORE_JAXPR = "the artifact was made by a hloscope that did not count the jaxpr; capture it again"
+
+_BEFORE_CLOSED_OVER = (
+    "the artifact was made by a hloscope that did not look for closed-over arrays; capture it again"
+)
+
+
+def _closed_over(data: Mapping[str, Any] | None) -> ClosedOver | None:
+    if data is None:
+        return None
+    return ClosedOver(
+        arrays=tuple(
+            ClosedOverArray(
+                dtype=_text(array["dtype"]),
+                dimensions=tuple(int(d) for d in array["dimensions"]),
+                bytes=int(array["bytes"]),
+                digest=_text(array["digest"]),
+                names=tuple(_text(name) for name in array["names"]),
+                parameters=tuple(int(number) for number in array["parameters"]),
+                file=array["file"],
+                line=array["line"],
+            )
+            for array in data["arrays"]
+        ),
+        note=_text(data["note"]),
+    )
 
 
 def _jaxpr(data: Mapping[str, Any] | None) -> JaxprCount | None:

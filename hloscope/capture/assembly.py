@@ -117,6 +117,8 @@ def build_artifact(
         mesh=dict(axes),
         jaxpr=lowered.jaxpr,
         jaxpr_note=lowered.jaxpr_note and shorten_paths(lowered.jaxpr_note),
+        closed_over=lowered.closed_over,
+        closed_over_note=lowered.closed_over_note and shorten_paths(lowered.closed_over_note),
         warnings=tuple(shorten_paths(text) for text in lowered.warnings),
     )
     if programs is not None and known is None:

@@ -21,6 +21,7 @@ __all__ = [
     "cost_analysis_on_cpu",
     "entry_numbers",
     "hide_frames_under",
+    "hoisted_constants",
     "known_primitives",
     "live_part",
     "module_text",
@@ -110,6 +111,27 @@ def entry_numbers(lowered: Any, count: int) -> EntryNumbers | None:
         if 0 <= index - hoisted < count:
             parameters[index - hoisted] = tokens + position
     return EntryNumbers(tuple(parameters), first_result=tokens)
+
+
+def hoisted_constants(lowered: Any) -> list[tuple[Any, int]]:
+    """The constants that JAX hoisted into arguments, each with its parameter number.
+
+    Reads what :func:`entry_numbers` reads; empty where a version does not have it.
+
+    Args:
+        lowered: A ``jax.stages.Lowered``.
+    """
+    try:
+        kept = sorted(lowered._lowering.compile_args["kept_var_idx"])
+        tokens = len(lowered._lowering.compile_args["ordered_effects"])
+        constants = list(getattr(lowered._lowering, "const_args", ()))
+    except (AttributeError, KeyError, TypeError):
+        return []
+    return [
+        (constants[index], tokens + position)
+        for position, index in enumerate(kept)
+        if index < len(constants)
+    ]
 
 
 def optimized_module(compiled: Any) -> Any | None:

@@ -18,12 +18,14 @@ from jax.sharding import Mesh
 from hloscope.capture import jax_private
 from hloscope.capture.abstraction import abstract_arguments
 from hloscope.capture.artifact import LiteralFacts
+from hloscope.capture.closed_over import find_closed_over
 from hloscope.capture.jaxpr_flops import count_jaxpr
 from hloscope.capture.leaves import check_roles
 from hloscope.capture.literals import literal_facts
 from hloscope.capture.request import OptionValue
 from hloscope.capture.step import Step
 from hloscope.errors import CaptureError, UsageError
+from hloscope.ir.closed_over import ClosedOver
 from hloscope.ir.jaxpr_count import JaxprCount
 
 __all__ = ["Compiled", "Lowered", "compile_step", "lower_step", "program_digest", "read_program"]
@@ -42,6 +44,8 @@ class Lowered:
         warnings: What JAX warned of on the way.
         jaxpr: FLOPs of the traced step, or ``None``.
         jaxpr_note: Why there are none.
+        closed_over: The arrays that the step closes over, or ``None``.
+        closed_over_note: Why they are not known.
     """
 
     plain: Any
@@ -49,6 +53,8 @@ class Lowered:
     warnings: tuple[str, ...]
     jaxpr: JaxprCount | None
     jaxpr_note: str | None
+    closed_over: ClosedOver | None
+    closed_over_note: str | None
 
 
 @dataclass(frozen=True)
@@ -109,8 +115,10 @@ def lower_step(
             with phase("lower"), _timed(timings, "lower"):
                 stage = traced.lower()
             jaxpr, jaxpr_note = _counted(traced)
+            closed_over, closed_over_note = _closed_over(step, traced, stage)
         else:
             jaxpr, jaxpr_note = None, "the step's function cannot be traced apart from lowering"
+            closed_over, closed_over_note = None, jaxpr_note
             with phase("lower"), _timed(timings, "lower"):
                 stage = function.lower(*args, **kwargs)  # type: ignore[attr-defined]
     return Lowered(
@@ -119,7 +127,18 @@ def lower_step(
         warnings=tuple(messages),
         jaxpr=jaxpr,
         jaxpr_note=jaxpr_note,
+        closed_over=closed_over,
+        closed_over_note=closed_over_note,
     )
+
+
+def _closed_over(step: Step, traced: Any, stage: Any) -> tuple[ClosedOver | None, str | None]:
+    """The arrays that the step closes over, or why they are not known; worth no failed capture."""
+    plain, lowered = jax_private.unwrapped(traced), jax_private.unwrapped(stage)
+    try:
+        return find_closed_over(step.fn, plain, lowered), None
+    except Exception as error:
+        return None, f"closed-over arrays could not be read: {type(error).__name__}: {error}"
 
 
 def _counted(traced: Any) -> tuple[JaxprCount | None, str | None]:

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+from functools import partial
 from typing import Annotated
 
 import typer
 
 from hloscope.cli.answer import answer
 from hloscope.cli.lazy import SectionedCommand
-from hloscope.cli.options import OutputOptions, SourceOptions, spread
+from hloscope.cli.options import ConfigOptions, OutputOptions, SourceOptions, spread
 from hloscope.pipeline.findings import Severity
 
 __all__ = ["app"]
@@ -27,6 +28,7 @@ hloscope audit xla_dump_dir/ --module jit_train_step
 def audit(
     options: SourceOptions,
     output: OutputOptions,
+    config: ConfigOptions,
     fail_on: Annotated[
         Severity | None,
         typer.Option(
@@ -43,4 +45,5 @@ def audit(
     """
     import hloscope
 
-    return answer(hloscope.audit, options, output, fail_on)
+    produce = partial(hloscope.audit, config=config.load())
+    return answer(produce, options, output, fail_on)

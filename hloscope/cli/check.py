@@ -8,7 +8,7 @@ import typer
 
 from hloscope.cli.answer import answer
 from hloscope.cli.lazy import SectionedCommand, SectionedGroup
-from hloscope.cli.options import OutputOptions, SourceOptions, spread
+from hloscope.cli.options import ConfigOptions, OutputOptions, SourceOptions, spread
 
 __all__ = ["app"]
 
@@ -30,11 +30,12 @@ hloscope check donation train.py:step
 
 @app.command(cls=SectionedCommand, epilog=EXAMPLES)
 @spread
-def donation(options: SourceOptions, output: OutputOptions) -> int:
+def donation(options: SourceOptions, output: OutputOptions, config: ConfigOptions) -> int:
     """Every leaf of the state shares its buffer with a result.
 
     Exits 0 when all of them do, and 1 with the leaves that do not, and why.
     """
     import hloscope
 
-    return answer(partial(hloscope.check, "donation"), options, output)
+    produce = partial(hloscope.check, "donation", config=config.load())
+    return answer(produce, options, output)

@@ -69,7 +69,7 @@ def flops(
         bool, typer.Option("--all", help="One table of every architecture instead.")
     ] = False,
 ) -> int:
-    """FLOPs of the optimized HLO beside XLA's own count and the jaxpr's.
+    """FLOPs of the optimized HLO beside XLA's count and the jaxpr's.
 
     Counts matrix products, convolutions and attention, also those inside
     library calls and loops, and says why the three counts differ. What could

@@ -12,8 +12,9 @@ import typer
 
 if TYPE_CHECKING:
     from hloscope.api import LoadOptions
+    from hloscope.pipeline.config import Configuration
 
-__all__ = ["OutputOptions", "SourceOptions", "spread"]
+__all__ = ["ConfigOptions", "OutputOptions", "SourceOptions", "spread"]
 
 _WHAT, _HOW, _DUMP = "What to look at", "How it is compiled", "Dumps of several modules"
 
@@ -139,6 +140,30 @@ class SourceOptions:
             "cache": not self.no_cache,
             "module": self.module,
         }
+
+
+@dataclass(frozen=True, slots=True)
+class ConfigOptions:
+    """Where the rules' thresholds, selection and suppressions stand."""
+
+    config: Annotated[
+        str | None,
+        typer.Option(
+            "--config",
+            metavar="FILE",
+            help="TOML file with the rules' settings; else the nearest pyproject.toml's.",
+        ),
+    ] = None
+
+    def load(self) -> Configuration:
+        """What the file says, or the nearest ``pyproject.toml`` with ``[tool.hloscope]``.
+
+        Raises:
+            UsageError: It cannot be read, or what it says is wrong.
+        """
+        from hloscope.api import project_configuration
+
+        return project_configuration(self.config)
 
 
 @dataclass(frozen=True, slots=True)

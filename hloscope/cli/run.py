@@ -33,10 +33,20 @@ class _Root(LazyGroup):
         Entry(
             "flops",
             "hloscope.cli.flops",
-            "FLOPs of the optimized HLO beside XLA's own count and the jaxpr's.",
+            "FLOPs of the optimized HLO beside XLA's count and the jaxpr's.",
         ),
         Entry(
             "roofline", "hloscope.cli.roofline", "How fast a chip could run it, and what bounds it."
+        ),
+        Entry(
+            "memory", "hloscope.cli.memory", "How much memory it takes, when most, and for what."
+        ),
+        Entry(
+            "dtypes", "hloscope.cli.dtypes", "In which types it multiplies, converts and exchanges."
+        ),
+        Entry("alias", "hloscope.cli.alias", "Every parameter: whether a result has its buffer."),
+        Entry(
+            "constants", "hloscope.cli.constants", "What is baked in: size, contents, name, line."
         ),
         Entry("check", "hloscope.cli.check", "Checks for CI: exit 1 when one does not hold."),
         Entry("archs", "hloscope.cli.archs", "Architectures that --arch knows."),

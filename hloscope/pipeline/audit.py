@@ -8,6 +8,7 @@ from dataclasses import dataclass, field
 from typing import Protocol
 
 from hloscope.errors import HloscopeError, Unavailable
+from hloscope.pipeline.config import DEFAULT, Configuration
 from hloscope.pipeline.findings import (
     Category,
     Finding,
@@ -15,6 +16,7 @@ from hloscope.pipeline.findings import (
     Report,
     Severity,
     Status,
+    Suppressed,
     Trust,
     Unit,
     Verdict,
@@ -22,9 +24,18 @@ from hloscope.pipeline.findings import (
 from hloscope.pipeline.rules import RULES, Rule, call
 from hloscope.pipeline.session import AnalysisCycleError, AnalysisFailedError, Session, Subject
 
-__all__ = ["AuditSubject", "audit", "plural", "run_rule", "sort_findings", "trust_of"]
+__all__ = [
+    "AuditSubject",
+    "audit",
+    "plural",
+    "run_rule",
+    "sort_findings",
+    "suppression_notes",
+    "trust_of",
+]
 
 NO_RULE = "no rule for this yet"
+NOT_SELECTED = "not selected by the configuration"
 
 
 class AuditSubject(Subject, Protocol):
@@ -46,6 +57,7 @@ class Outcome:
     findings: tuple[Finding, ...] = ()
     unavailable: str | None = None
     failure: str | None = None
+    suppressed: tuple[Suppressed, ...] = ()
 
     @property
     def looked(self) -> bool:
@@ -81,10 +93,18 @@ class _Class:
                 codes.setdefault(outcome.unavailable, []).append(outcome.rule.code)
         for reason, having in codes.items():
             parts.append(f"{', '.join(having)} not checked: {reason}" if partly else reason)
+        left_out = sum(len(outcome.suppressed) for outcome in self.outcomes)
+        if left_out:
+            parts.append(f"{left_out} suppressed by the configuration")
         return "; ".join(parts)
 
 
-def audit(session: Session, subject: AuditSubject, rules: Mapping[str, Rule] = RULES) -> Report:
+def audit(
+    session: Session,
+    subject: AuditSubject,
+    rules: Mapping[str, Rule] = RULES,
+    config: Configuration | None = None,
+) -> Report:
     """Run every rule and say of each of the nine classes what was found.
 
     A rule that raises does not cost the others: its class says so, and the
@@ -94,17 +114,20 @@ def audit(session: Session, subject: AuditSubject, rules: Mapping[str, Rule] = R
         session: Gives the rules what they need.
         subject: Gives the report its head.
         rules: Rules by code; hloscope's own by default.
+        config: Which of them to run, and which findings to leave out. Its
+            thresholds hold where the session was given them.
 
     Returns:
         A report with nine verdicts in the order of the classes.
     """
     classes = {category: _Class(category) for category in Category}
     for found in rules.values():
-        classes[found.category].outcomes.append(run_rule(session, found))
+        classes[found.category].outcomes.append(run_rule(session, found, config))
     outcomes = [outcome for one in classes.values() for outcome in one.outcomes]
     findings = sort_findings([finding for o in outcomes for finding in o.findings])
     verdicts = tuple(one.verdict() for one in classes.values())
     trust, trust_note = trust_of(session)
+    notes = suppression_notes(outcomes, config)
     return Report(
         command="audit",
         subject=subject.name,
@@ -113,15 +136,27 @@ def audit(session: Session, subject: AuditSubject, rules: Mapping[str, Rule] = R
         findings=findings,
         trust=trust,
         summary=_summary(findings, verdicts),
-        notes=(trust_note,) if trust_note else (),
+        notes=(*notes, trust_note) if trust_note else notes,
         failures=tuple(f"{o.rule.code} failed: {o.failure}" for o in outcomes if o.failure),
+        suppressed=tuple(one for outcome in outcomes for one in outcome.suppressed),
     )
 
 
-def run_rule(session: Session, found: Rule) -> Outcome:
+def suppression_notes(outcomes: Sequence[Outcome], config: Configuration | None) -> tuple[str, ...]:
+    """What the configuration left out of the outcomes, and which of its entries match nothing."""
+    left_out = [one for outcome in outcomes for one in outcome.suppressed]
+    looked = [outcome.rule.code for outcome in outcomes if outcome.looked]
+    return (config or DEFAULT).notes(left_out, looked)
+
+
+def run_rule(session: Session, found: Rule, config: Configuration | None = None) -> Outcome:
     """Run one rule; whatever it raises becomes part of the outcome."""
+    config = config or DEFAULT
+    if not config.selects(found.code):
+        return Outcome(found, unavailable=NOT_SELECTED)
     try:
-        return Outcome(found, call(found, session.arguments(found.needs)))
+        kept, suppressed = config.split(call(found, session.arguments(found.needs)))
+        return Outcome(found, kept, suppressed=suppressed)
     except Unavailable as missing:
         return Outcome(found, unavailable=missing.message)
     except (AnalysisFailedError, AnalysisCycleError) as error:

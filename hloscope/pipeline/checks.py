@@ -3,11 +3,19 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from difflib import get_close_matches
 
 from hloscope.errors import Unavailable, UsageError
-from hloscope.pipeline.audit import AuditSubject, plural, run_rule, sort_findings, trust_of
+from hloscope.pipeline.audit import (
+    AuditSubject,
+    plural,
+    run_rule,
+    sort_findings,
+    suppression_notes,
+    trust_of,
+)
+from hloscope.pipeline.config import DEFAULT, Configuration
 from hloscope.pipeline.findings import Column, Quantity, Report, Table, Unit
 from hloscope.pipeline.rules import RULES, Rule
 from hloscope.pipeline.session import Session
@@ -69,9 +77,20 @@ def find_check(name: str) -> Check:
 
 
 def check(
-    session: Session, subject: AuditSubject, wanted: Check, rules: Mapping[str, Rule] = RULES
+    session: Session,
+    subject: AuditSubject,
+    wanted: Check,
+    rules: Mapping[str, Rule] = RULES,
+    config: Configuration | None = None,
 ) -> Report:
     """Run the rules of one check.
+
+    Args:
+        session: Gives the rules what they need.
+        subject: Gives the report its head.
+        wanted: The check.
+        rules: Rules by code; hloscope's own by default.
+        config: Which findings to leave out. The check's rules run, whatever it selects.
 
     Returns:
         A report whose ``passed`` says whether it holds.
@@ -79,7 +98,8 @@ def check(
     Raises:
         Unavailable: A rule could not look, so nothing can be said either way.
     """
-    outcomes = [run_rule(session, rules[code]) for code in wanted.codes]
+    config = replace(config or DEFAULT, select=())
+    outcomes = [run_rule(session, rules[code], config) for code in wanted.codes]
     for outcome in outcomes:
         if outcome.unavailable is not None:
             raise Unavailable(
@@ -104,8 +124,9 @@ def check(
         trust=trust,
         summary=summary,
         passed=passed,
-        notes=(note,) if note else (),
+        notes=(*suppression_notes(outcomes, config), *([note] if note else [])),
         failures=failures,
+        suppressed=tuple(one for outcome in outcomes for one in outcome.suppressed),
     )
 
 

@@ -17,6 +17,7 @@ __all__ = [
     "Severity",
     "Site",
     "Status",
+    "Suppressed",
     "Table",
     "Trust",
     "Unit",
@@ -147,6 +148,19 @@ class Finding:
 
 
 @dataclass(frozen=True, slots=True)
+class Suppressed:
+    """A finding that the project's configuration leaves out.
+
+    Attributes:
+        finding: What was found.
+        by: The entry of ``ignore`` that leaves it out, as it is written.
+    """
+
+    finding: Finding
+    by: str
+
+
+@dataclass(frozen=True, slots=True)
 class Verdict:
     """What the audit says of one class.
 
@@ -217,6 +231,8 @@ class Report:
         notes: Further short facts about the run.
         failures: What failed inside hloscope, one sentence each. The rest of
             the report holds; the command exits with 2.
+        suppressed: Findings that the configuration leaves out: they gate
+            nothing, and the notes name them.
     """
 
     command: str
@@ -230,3 +246,4 @@ class Report:
     passed: bool | None = None
     notes: tuple[str, ...] = ()
     failures: tuple[str, ...] = ()
+    suppressed: tuple[Suppressed, ...] = ()

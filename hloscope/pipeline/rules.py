@@ -11,7 +11,7 @@ from typing import Any, TypeVar
 
 from hloscope.errors import UsageError
 from hloscope.pipeline.analyses import Need, analysis, needs_of
-from hloscope.pipeline.findings import Category, Finding
+from hloscope.pipeline.findings import Category, Finding, Severity
 
 __all__ = ["RULES", "SECTIONS", "Limits", "Rule", "RuleRegistry", "explain", "rule"]
 
@@ -32,10 +32,46 @@ class Limits:
         constant_bytes: Size of a literal, in bytes, from which it counts as large.
         product_flops_share: Share (0..1) of the program's product FLOPs from
             which a product is worth a finding.
+        mixed_flops_share: Share (0..1) of the program's product FLOPs in narrow
+            types from which wide products beside them are worth a finding.
+        traffic_share: Share (0..1) of the program's memory traffic from which
+            bytes moved for nothing are worth a finding.
+        wire_share: Share (0..1) of the bytes that one device sends from which
+            bytes sent for nothing are worth a finding.
+        float64_bytes: Bytes that one line computes in float64 from which it is
+            worth a finding.
+        quantized_flops_per_byte: FLOPs of quantized products for each byte that
+            conversions move, from which on quantizing gains time.
+        warning_share: Share (0..1) of the step, in the measure that a rule is
+            about, from which a finding is a warning and no longer a note.
+        error_share: The same for an error.
+        donation_bytes: Bytes from which a copy that defeats an alias, and a
+            result that could have had an argument's buffer, are worth a finding.
+        memory_bytes: Bytes at the peak from which buffers are worth a finding.
+        memory_share: Share (0..1) of the peak from which one array is much of it.
+        residual_share: Share (0..1) of the peak from which what is kept for the
+            backward pass is most of it.
     """
 
     constant_bytes: int = 1 << 20
     product_flops_share: float = 0.01
+    donation_bytes: int = 1 << 20
+    memory_bytes: int = 1 << 24
+    memory_share: float = 0.2
+    residual_share: float = 0.5
+    mixed_flops_share: float = 0.2
+    traffic_share: float = 0.01
+    wire_share: float = 0.01
+    float64_bytes: int = 4096
+    quantized_flops_per_byte: float = 500.0
+    warning_share: float = 0.05
+    error_share: float = 0.25
+
+    def severity(self, share: float) -> Severity:
+        """How much something matters that is this share (0..1) of the step."""
+        if share >= self.error_share:
+            return Severity.ERROR
+        return Severity.WARNING if share >= self.warning_share else Severity.NOTE
 
 
 @analysis

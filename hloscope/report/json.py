@@ -58,6 +58,9 @@ def report_document(report: Report) -> Document:
         },
         "notes": list(report.notes),
         "failures": list(report.failures),
+        "suppressed": [
+            {"by": one.by, "finding": _finding(one.finding)} for one in report.suppressed
+        ],
     }
 
 

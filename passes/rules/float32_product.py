@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 
 from hloscope.ir.dtypes import BITS, is_floating
+from hloscope.passes.finding_sites import instruction_site
 from hloscope.passes.flops.counts import Kind
 from hloscope.passes.flops.ledger import FlopLedger, FlopRow
 from hloscope.passes.operand_dtypes import OperandDtypes
@@ -13,17 +14,12 @@ from hloscope.pipeline.findings import (
     Category,
     Finding,
     Quantity,
-    Severity,
-    Site,
     Unit,
 )
 from hloscope.pipeline.rules import Limits, rule
 
 __all__ = ["float32_product"]
 
-_MIXED_SHARE = 0.2
-_WARNING_SHARE = 0.05
-_ERROR_SHARE = 0.5
 _WIDE = ("f32", "f64")
 _PRODUCTS = (Kind.MATMUL, Kind.CONVOLUTION, Kind.ATTENTION)  # a matrix unit has narrow ones of
 
@@ -34,13 +30,14 @@ def float32_product(ledger: FlopLedger, dtypes: OperandDtypes, limits: Limits) -
 
     What it does:
         Sums the FLOPs of dots, convolutions and the library calls that stand
-        for them by the type of their operands. Where a fifth or more is in
-        bfloat16, float16 or a narrower type, every source line with products
-        in float32 or float64 is listed, from ``product_flops_share`` (1%) of
-        the program's product FLOPs on. The type of the operands counts, not
-        that of the sum, which XLA rightly keeps in float32. Conversions that
-        XLA itself puts in front of a product, as it does on CPUs, are looked
-        through; those that the program asks for are not.
+        for them by the type of their operands. Where ``mixed_flops_share``
+        (a fifth) or more is in bfloat16, float16 or a narrower type, every
+        source line with products in float32 or float64 is listed, from
+        ``product_flops_share`` (1%) of the program's product FLOPs on. The type
+        of the operands counts, not that of the sum, which XLA rightly keeps in
+        float32. Conversions that XLA itself puts in front of a product, as it
+        does on CPUs, are looked through; those that the program asks for are
+        not.
 
     Why it costs:
         Matrix units run narrow types at a multiple of their float32 rate: two
@@ -63,7 +60,7 @@ def float32_product(ledger: FlopLedger, dtypes: OperandDtypes, limits: Limits) -
     products = [row for row in ledger.rows if row.count.kind in _PRODUCTS and row.nominal]
     total = sum(row.nominal for row in products)
     narrow = sum(row.nominal for row in products if _is_narrow(dtypes.by_product[row.instruction]))
-    if not total or narrow < _MIXED_SHARE * total:
+    if not total or narrow < limits.mixed_flops_share * total:
         return
     lines: dict[object, list[FlopRow]] = {}
     for row in products:
@@ -72,7 +69,7 @@ def float32_product(ledger: FlopLedger, dtypes: OperandDtypes, limits: Limits) -
     for rows in lines.values():
         share = sum(row.nominal for row in rows) / total
         if share >= limits.product_flops_share:
-            yield _finding(rows, share, narrow / total, dtypes)
+            yield _finding(rows, share, narrow / total, dtypes, limits)
 
 
 def _is_narrow(dtypes: Sequence[str]) -> bool:
@@ -87,20 +84,16 @@ def _origin(row: FlopRow) -> object:
 
 
 def _finding(
-    rows: Sequence[FlopRow], share: float, narrow: float, dtypes: OperandDtypes
+    rows: Sequence[FlopRow], share: float, narrow: float, dtypes: OperandDtypes, limits: Limits
 ) -> Finding:
     dearest = max(rows, key=lambda row: row.nominal)
     instruction = dearest.instruction
-    location = instruction.location
     written = dtypes.by_product[instruction]
     operands = " x ".join(
         f"{dtype}{_sizes(operand.shape.dimensions)}"
         for dtype, operand in zip(written, instruction.operands, strict=False)
     )
     flops = _sum(rows)
-    severity = Severity.NOTE
-    if share >= _WARNING_SHARE:
-        severity = Severity.ERROR if share >= _ERROR_SHARE else Severity.WARNING
     wide = "float64" if "f64" in written else "float32"
     many = f"{len(rows)} products" if len(rows) > 1 else "a product"
     notes = [f"largest: {operands}, {instruction.name}"]
@@ -110,15 +103,9 @@ def _finding(
         code="HS401",
         name="float32-product",
         category=Category.DTYPE_CHURN,
-        severity=severity,
+        severity=limits.severity(share),
         message=f"{many} in {wide} in a program that multiplies in narrower types",
-        site=Site(
-            computation=instruction.computation.name,
-            instruction=instruction.name,
-            op_name=instruction.op_name or None,
-            file=location.file if location else None,
-            line=location.line if location else None,
-        ),
+        site=instruction_site(instruction),
         evidence=(
             flops,
             Quantity("share of product FLOPs", share, Unit.SHARE, flops.basis, flops.model),

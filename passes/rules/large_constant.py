@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 
-from hloscope.passes.constants import Constant, Constants
+from hloscope.passes.constants import Constant, Constants, Origin
 from hloscope.pipeline.findings import Category, Finding, Quantity, Severity, Site, Unit
 from hloscope.pipeline.rules import Limits, rule
 
@@ -21,9 +21,11 @@ def large_constant(constants: Constants, limits: Limits) -> Iterator[Finding]:
     What it does:
         Lists every constant of the optimized module from ``constant_bytes``
         (1 MiB) on that holds real data. Arrays of one value and plain ramps are
-        left out, because XLA makes them where it needs them. Where a dump does
-        not print the elements, the constant is listed and its contents are
-        called unknown.
+        left out, because XLA makes them where it needs them; what XLA computed
+        itself while compiling is HS303. The array's name comes from the closures
+        and globals of the step's code. Where a dump does not print the elements,
+        the constant is listed and its contents are called unknown. An array that
+        JAX hoisted into an argument is no constant any more.
 
     Why it costs:
         The executable carries the bytes: in the lowered text, through every
@@ -55,7 +57,11 @@ def large_constant(constants: Constants, limits: Limits) -> Iterator[Finding]:
     """
     groups: dict[object, list[Constant]] = {}
     for constant in constants.constants:
-        if constant.bytes >= limits.constant_bytes and constant.kind in _DATA:
+        if (
+            constant.bytes >= limits.constant_bytes
+            and constant.kind in _DATA
+            and constant.origin is not Origin.FOLDED
+        ):
             groups.setdefault(_same_origin(constant), []).append(constant)
     for group in groups.values():
         yield _finding(group, constants, limits)
@@ -74,8 +80,13 @@ def _finding(group: Sequence[Constant], constants: Constants, limits: Limits) ->
     total = sum(constant.bytes for constant in group)
     location = first.location
     shape = f"{first.dtype}[{','.join(map(str, first.dimensions))}]"
+    names = list(dict.fromkeys(name for constant in group for name in constant.names))
+    if names:
+        shape = f"{', '.join(names)} ({shape})"
     many = f"{len(group)} constants {shape} are" if len(group) > 1 else f"{shape} is"
     notes = []
+    if first.origin is Origin.TRACED:
+        notes.append("it was made while tracing, by numpy or outside of jit's view")
     if any(constant.kind == "unknown" for constant in group):
         notes.append(f"contents unknown: {constants.note}")
     same = max(constant.duplicates for constant in group)
@@ -98,6 +109,7 @@ def _finding(group: Sequence[Constant], constants: Constants, limits: Limits) ->
         ),
         evidence=(size, Quantity("all constants", constants.total_bytes, Unit.BYTES)),
         cost=size,
-        fix="Pass the array to the step as an argument instead of closing over it.",
+        fix=f"Pass {names[0] if names else 'the array'} to the step as an argument "
+        "instead of closing over it.",
         notes=tuple(notes),
     )

@@ -6,9 +6,10 @@ from collections.abc import Iterator, Sequence
 
 from hloscope.errors import Unavailable
 from hloscope.passes.aliasing import Aliasing, LeafAliasing, Reason
+from hloscope.passes.finding_sites import site_of
 from hloscope.passes.inferred_signature import is_unnamed
 from hloscope.passes.pytree_paths import root_of
-from hloscope.pipeline.findings import Category, Finding, Quantity, Severity, Site, Unit
+from hloscope.pipeline.findings import Category, Finding, Quantity, Severity, Unit
 from hloscope.pipeline.rules import rule
 
 __all__ = ["state_leaf_not_aliased"]
@@ -25,7 +26,18 @@ _FIXES = {
     Reason.SHARDING_DIFFERS: (
         "Give the result the argument's sharding: jax.jit(step, out_shardings=...)."
     ),
+    Reason.LAYOUT_DIFFERS: (
+        "Give the argument and the result one layout: leave both to XLA, or set in_shardings "
+        "and out_shardings to the same jax.experimental.layout.Format."
+    ),
+    Reason.MEMORY_SPACE_DIFFERS: (
+        "Return the leaf in the memory kind that it came in (out_shardings with that memory_kind)."
+    ),
     Reason.TAKEN: "Return one result for each donated leaf, or do not pass the same state twice.",
+    Reason.DONOR_LEFT: (
+        "Say what the results look like, so that JAX pairs them itself: "
+        "jax.jit(step, out_shardings=...) with the state's own shardings."
+    ),
     Reason.UNUSED: (
         "Compare layouts and memory kinds of the argument and the result; "
         "XLA joins them only if both are the same."
@@ -42,10 +54,12 @@ def state_leaf_not_aliased(aliasing: Aliasing) -> Iterator[Finding]:
         lets a result take over its buffer. For those where it does not, the
         reason is found in the signature and the module: it was not donated;
         jit dropped it, as the step never reads it; no result has its shape and
-        dtype; the result at its place in the tree has another dtype, shape or
-        sharding; another leaf took that result. Leaves with the same reason
-        under one argument are one finding. A leaf that JAX hands through
-        unchanged costs nothing and is not listed.
+        dtype; the result that it becomes has another dtype (the convert and its
+        line are named), shape, sharding, layout or memory space; another leaf
+        took that result; or it was donated over several devices without a known
+        result, and XLA found none. Leaves with the same reason under one
+        argument are one finding. A leaf that JAX hands through unchanged costs
+        nothing and is not listed.
 
     Why it costs:
         Old and new value live at the same time, so the leaf takes its bytes
@@ -122,7 +136,7 @@ def _finding(
         category=Category.SHARDING,
         severity=severity,
         message=f"{many} not aliased to a result: {reason.value}",
-        site=Site(leaf=first.leaf.path),
+        site=site_of(first),
         evidence=(
             Quantity("leaves", len(ordered)),
             cost,

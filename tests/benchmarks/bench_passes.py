@@ -17,12 +17,21 @@ from pathlib import Path
 from hloscope.chips import CHIPS, Chip
 from hloscope.ir import parse_text
 from hloscope.passes.aliasing import Aliasing
+from hloscope.passes.collective_dtypes import CollectiveDtypes
 from hloscope.passes.collectives import Collectives
 from hloscope.passes.constants import Constants
+from hloscope.passes.converts import Converts
+from hloscope.passes.dtype_products import DtypeProducts
 from hloscope.passes.flops.elementwise import ElementwiseLedger
 from hloscope.passes.flops.ledger import FlopLedger
+from hloscope.passes.narrow_reductions import NarrowReductions
+from hloscope.passes.parameter_casts import ParameterCasts
+from hloscope.passes.promotions import Promotions
+from hloscope.passes.quantization import Quantization
 from hloscope.passes.roofline import Roofline
+from hloscope.passes.round_trips import RoundTrips
 from hloscope.passes.traffic import Traffic
+from hloscope.passes.wide_types import WideTypes
 from hloscope.passes.work import WorkLedger
 from hloscope.pipeline.loading import load_passes
 from hloscope.pipeline.session import Session
@@ -41,6 +50,13 @@ ASKED = (
     ("collectives", (Collectives,)),
     ("traffic", (Traffic,)),
     ("roofline", (Roofline,)),
+    (
+        "dtypes",
+        (
+            *(DtypeProducts, Converts, RoundTrips, ParameterCasts, CollectiveDtypes),
+            *(WideTypes, Promotions, NarrowReductions, Quantization),
+        ),
+    ),
     ("work", (WorkLedger,)),
 )
 

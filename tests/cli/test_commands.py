@@ -17,7 +17,7 @@ from hloscope.pipeline.findings import (
     Site,
     Unit,
 )
-from hloscope.pipeline.rules import SECTIONS
+from hloscope.pipeline.rules import SECTIONS, Limits
 
 
 def report_with(*severities, **fields):
@@ -83,6 +83,7 @@ def test_every_option_reaches_the_api(hloscope, audited):
     assert answer.code == 0, answer.err
     ((source, options),) = calls
     options.pop("progress")
+    assert options.pop("config").limits == Limits()
     assert source is None
     assert options == {
         "arch": "unet",

@@ -182,6 +182,63 @@ def test_a_donated_leaf_that_fits_but_was_not_joined_says_so():
     assert outcome(found, "state['w']").reason is Reason.UNUSED
 
 
+def donated_over_eight(result_shape, donor="(0, {})"):
+    """A partitioned module that was given one donated array and kept it as a donor."""
+    return parse_text(
+        f"HloModule m, buffer_donor={{ {donor} }}, num_partitions=8\n"
+        "ENTRY e {\n p0 = f32[4]{0} parameter(0)\n"
+        f' ROOT r = {result_shape} custom-call(p0), custom_call_target="made"\n}}'
+    )
+
+
+def test_a_donor_that_xla_left_over_on_many_devices_names_the_missing_out_shardings():
+    found = find_aliasing(
+        donated_over_eight("f32[4]{0}"),
+        Signature(
+            (leaf("state['w']", 0, dimensions=(32,), sharding="PartitionSpec('x',)"),),
+            (result("['w']", 0, dimensions=(32,), sharding="PartitionSpec('x',)"),),
+        ),
+    )
+    w = outcome(found, "state['w']")
+    assert w.reason is Reason.DONOR_LEFT
+    assert "8 devices" in w.detail
+    assert "out_shardings" in w.detail
+
+
+def test_a_result_in_host_memory_differs_in_memory_space():
+    found = find_aliasing(
+        donated_over_eight("f32[4]{0:S(5)}"),
+        Signature((leaf("state['w']", 0),), (result("['w']", 0),)),
+    )
+    w = outcome(found, "state['w']")
+    assert w.reason is Reason.MEMORY_SPACE_DIFFERS
+    assert "f32[4]{0:S(5)}" in w.detail
+    assert "memory space 0" in w.detail
+
+
+def test_another_layout_is_shown_on_both_sides():
+    text = (
+        "HloModule m, buffer_donor={ (0, {}) }\nENTRY e {\n"
+        " p = f32[4,6]{1,0} parameter(0)\n ROOT r = f32[4,6]{0,1} negate(p)\n}"
+    )
+    signature = Signature(
+        (leaf("state['w']", 0, dimensions=(4, 6)),), (result("['w']", 0, dimensions=(4, 6)),)
+    )
+    w = outcome(find_aliasing(parse_text(text), signature), "state['w']")
+    assert w.reason is Reason.LAYOUT_DIFFERS
+    assert w.detail == "goes in as f32[4,6]{1,0}, ['w'] is f32[4,6]{0,1}"
+
+
+def test_a_dump_tells_a_changed_dtype_by_the_convert_on_the_way(fixtures_dir, session_of):
+    from hloscope.passes.aliasing import Aliasing
+
+    text = (fixtures_dir / "compiled" / "today" / "gpu_dtype_donate.hlo").read_text()
+    (a,) = session_of(text).get(Aliasing).leaves
+    assert (a.site.opcode, a.site.shape.dtype, a.bytes) == ("convert", "bf16", 1024 * 1024 * 4)
+    assert (a.site.location.file, a.site.location.line) == ("gpu4.py", 41)
+    assert a.partner.index == 0
+
+
 def test_a_bare_dump_tells_not_offered_from_no_result():
     found = find_aliasing(
         module(
@@ -261,7 +318,7 @@ def test_a_signature_whose_numbers_are_unknown_is_unavailable_not_dropped():
         ("gpu_pass_donate.hlo", 2, []),
         ("gpu_dus_donate.hlo", 1, []),
         ("gpu_diffshape_donate.hlo", 1, []),
-        ("gpu_dtype_donate.hlo", 0, [Reason.NO_MATCHING_OUTPUT]),
+        ("gpu_dtype_donate.hlo", 0, [Reason.DTYPE_DIFFERS]),
         ("gpu_reuse_donate.hlo", 1, []),
     ],
 )

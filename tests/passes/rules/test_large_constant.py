@@ -92,3 +92,64 @@ def test_the_evidence_agrees_with_the_pass(findings_of):
     constants = find_constants(parse_text(TEXT), Limits(), None)
     (finding,) = findings_of("HS301", TEXT)
     assert finding.evidence[1].value == constants.total_bytes
+
+
+TABLE = """
+TABLE = np.random.default_rng(0).normal(size=(4096, 4096)).astype(np.float32)
+
+def add(x{argument}):
+    return x + TABLE
+
+step = Step(add, (shape(4096, 4096){given},))
+"""
+
+
+def test_a_table_of_64_mebibytes_is_an_error_by_name_and_line(found_in):
+    (finding,) = found_in("HS301", TABLE.format(argument="", given=""))
+    assert finding.message == "TABLE (f32[4096,4096]) is baked into the executable"
+    assert finding.cost.value == 4096 * 4096 * 4 == 64 * MEBIBYTE
+    assert finding.severity is Severity.ERROR
+    assert finding.fix == "Pass TABLE to the step as an argument instead of closing over it."
+    assert finding.site.file.endswith("train.py")
+
+
+def test_the_same_table_as_an_argument_is_quiet(found_in):
+    code = TABLE.format(argument=", TABLE", given=", shape(4096, 4096)")
+    assert found_in("HS301", code) == ()
+
+
+@pytest.mark.parametrize("target", ["cpu", "h100", "v5e:2x2"])
+def test_a_closed_over_table_is_named_on_every_kind_of_chip(found_in, target):
+    code = """
+    class Layer:
+        def __init__(self):
+            self.bias = jnp.asarray(np.random.default_rng(0).normal(size=(1024, 512)), "float32")
+
+    layer = Layer()
+    step = Step(lambda x: x + layer.bias, (shape(1024, 512),))
+    """
+    (finding,) = found_in("HS301", code, target)
+    assert finding.message == "layer.bias (f32[1024,512]) is baked into the executable"
+    assert finding.cost.value == 1024 * 512 * 4
+
+
+def test_a_table_that_xla_reshapes_keeps_its_name(found_in):
+    code = """
+    TABLE = np.random.default_rng(0).normal(size=(1024, 512)).astype(np.float32)
+    step = Step(lambda x: jnp.sin(x) @ TABLE, (shape(64, 1024),))
+    """
+    (finding,) = found_in("HS301", code, "h100")  # f32[8,128,512], for a product in eight parts
+    assert finding.message.startswith("TABLE (f32[")
+    assert finding.cost.value == 1024 * 512 * 4
+
+
+def test_masks_of_arange_are_quiet_in_a_whole_capture(found_in):
+    code = """
+    def attend(x):
+        seen = jnp.arange(2048)[:, None] >= jnp.arange(2048)
+        return jnp.where(seen, x, -jnp.inf)
+
+    step = Step(attend, (shape(2048, 2048),))
+    """
+    for rule in ("HS301", "HS302", "HS303"):
+        assert found_in(rule, code) == ()

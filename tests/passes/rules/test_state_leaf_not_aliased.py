@@ -1,4 +1,5 @@
 import warnings
+from pathlib import Path
 
 import pytest
 
@@ -44,7 +45,8 @@ def test_leaves_with_one_reason_are_one_finding_with_the_reason(findings_of):
     assert (leaves.value, held.value) == (2, 2 * 8 * 2)
     assert share.value == 32 / (32 + 32)
     assert finding.severity is Severity.ERROR
-    assert finding.notes[0] == "state['mu']: goes in as bf16, ['mu'] is f32"
+    assert finding.notes[0] == "state['mu']: goes in as bf16, ['mu'] is f32 (b)"
+    assert (finding.site.computation, finding.site.instruction) == ("e", "b")
     assert "Cast" in finding.fix
 
 
@@ -128,4 +130,96 @@ def test_a_real_step_that_donates_nothing_is_found_even_from_its_dump(findings_o
 def test_a_real_moment_that_comes_back_wider_is_found_even_from_its_dump(findings_of):
     (finding,) = findings_of("HS701", train(donate=True, cast_back=False))
     assert finding.site.leaf == "state['mu']"
-    assert finding.notes == ("state['mu']: no result is bf16[64,64]",)
+    assert "dtype differs" in finding.message
+    (note,) = finding.notes
+    assert note.startswith("state['mu']: goes in as bf16, result 1 is f32 (")
+    source = Path(__file__).read_text().splitlines()
+    assert Path(finding.site.file).name == Path(__file__).name
+    assert ".astype(jnp.float32)" in source[finding.site.line - 1]
+
+
+# A state over eight devices. What a constraint inside the step lays out anew, and no
+# out_shardings asks back for, comes back in another sharding than it went in.
+SHARDED = """
+def step(devices):
+    mesh = Mesh(np.array(devices), ("x",))
+    rows = NamedSharding(mesh, P("x"))
+
+    def update(state, x):
+        new = state["w"] * 0.9 + x
+        return {{"w": jax.lax.with_sharding_constraint(new, NamedSharding(mesh, P()))}}
+
+    w = shape(512, 512, sharding=rows)
+    return Step(update, ({{"w": w}}, w), donate=(0,), out_shardings={given})
+"""
+
+
+def test_a_donation_that_fails_without_out_shardings_shows_both_shardings(found_in):
+    (finding,) = found_in("HS701", SHARDED.format(given="None"), "cpu:8")
+    assert "sharding differs" in finding.message
+    (note,) = finding.notes
+    assert "('x',)" in note
+    assert "out_shardings" in finding.fix
+    assert finding.cost.value == 512 * 512 * 4 // 8  # one device's part
+
+
+def test_the_same_step_with_out_shardings_is_clean(found_in):
+    assert found_in("HS701", SHARDED.format(given='{"w": rows}'), "cpu:8") == ()
+
+
+def test_an_optax_chain_with_named_tuples_is_clean_when_donated(found_in):
+    code = """
+    import optax
+
+    optimizer = optax.chain(optax.clip_by_global_norm(1.0), optax.adamw(1e-3))
+    params = {"w": shape(64, 64), "b": shape(64)}
+
+    def update(params, opt_state, x):
+        grads = jax.grad(lambda p: ((x @ p["w"] + p["b"]) ** 2).mean())(params)
+        updates, opt_state = optimizer.update(grads, opt_state, params)
+        return optax.apply_updates(params, updates), opt_state
+
+    state = jax.eval_shape(optimizer.init, params)
+    step = Step(update, (params, state, shape(8, 64)), donate=(0, 1))
+    """
+    assert found_in("HS701", code) == ()
+
+
+def test_a_bfloat16_moment_that_is_updated_in_float32_points_at_the_convert(found_in):
+    code = """
+    def update(state, g):
+        mu = 0.9 * state["mu"].astype(jnp.float32) + g
+        return {"mu": mu, "w": state["w"] - 0.1 * mu}
+
+    state = {"mu": shape(256, 256, dtype="bfloat16"), "w": shape(256, 256)}
+    step = Step(update, (state, shape(256, 256)), donate=(0,))
+    """
+    (finding,) = found_in("HS701", code)
+    assert finding.site.leaf == "state['mu']"
+    assert finding.site.file.endswith("train.py")
+    assert "convert" in finding.site.op_name
+    assert "dtype differs" in finding.message
+
+
+def test_a_nested_nnx_state_is_clean_when_donated_and_found_by_path_when_not(found_in):
+    code = """
+    from flax import nnx
+
+    class Block(nnx.Module):
+        def __init__(self, rngs):
+            self.inner = nnx.Linear(64, 64, rngs=rngs)
+
+    graph, state = nnx.split(nnx.eval_shape(lambda: Block(nnx.Rngs(0))))
+
+    def update(state, x):
+        def loss(state):
+            return (nnx.merge(graph, state).inner(x) ** 2).mean()
+        return jax.tree.map(lambda p, g: p - 0.1 * g, state, jax.grad(loss)(state))
+
+    step = Step(update, (state, shape(8, 64)), donate={donate})
+    """
+    assert found_in("HS701", code.replace("{donate}", "(0,)")) == ()
+    (finding,) = found_in("HS701", code.replace("{donate}", "()"))
+    assert finding.evidence[0].value == 2  # kernel and bias
+    assert finding.evidence[1].value == (64 * 64 + 64) * 4
+    assert "inner" in finding.site.leaf

@@ -1,0 +1,367 @@
+"""How much memory a program takes, when and for what, as a report."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from typing import TypeVar
+
+from hloscope import units
+from hloscope.chips import Chip
+from hloscope.errors import Unavailable, UsageError
+from hloscope.flop_breakdown import collapse_scope
+from hloscope.passes.batch_fit import LINEAR, BatchFit
+from hloscope.passes.buffer_kinds import BufferKind, BufferKinds, named_origin
+from hloscope.passes.live_ranges import LiveRanges
+from hloscope.passes.memory_spaces import Space
+from hloscope.passes.memory_use import HeldBuffer, MemoryUse
+from hloscope.passes.residuals import Residuals
+from hloscope.pipeline.audit import AuditSubject, plural
+from hloscope.pipeline.findings import Basis, Column, Quantity, Report, Table, Unit
+from hloscope.pipeline.inputs import XlaMemory
+from hloscope.pipeline.session import Session
+
+__all__ = ["AT_PEAK", "SHOWN", "report_memory"]
+
+SHOWN = 15
+"""Buffers that are listed unless asked otherwise."""
+
+AT_PEAK = "peak"
+"""The moment that is shown unless asked otherwise."""
+
+T = TypeVar("T")
+
+_SHOWN_SCOPES = 12
+_SCOPE_DEPTH = 2
+_DEEPEST = 9
+_XLA = "XLA's memory analysis"
+
+
+def report_memory(
+    session: Session, subject: AuditSubject, *, at: str = AT_PEAK, top: int = SHOWN
+) -> Report:
+    """Say what the program takes, what lives at the peak, and whether a chip holds it.
+
+    Args:
+        session: Gives the memory; it was given the chip, if one is known.
+        subject: Gives the report its head.
+        at: ``peak``, or the name of an instruction of the entry.
+        top: How many buffers are listed at most; 0 for all.
+
+    Raises:
+        Unavailable: The module is not scheduled.
+        UsageError: The entry has no instruction of that name.
+    """
+    use = session.get(MemoryUse)
+    chip = _optional(session, Chip)
+    xla = _optional(session, XlaMemory)
+    fit = _optional(session, BatchFit)
+    moment = _Moment.of(use, session.get(BufferKinds), at)
+    tables = [_totals(use, xla)]
+    if chip is not None and chip.memory_bytes is not None:
+        tables.append(_fit(use, chip.memory_bytes, fit))
+    tables += [_kinds(moment), _buffers(moment, top)]
+    residuals = session.get(Residuals)
+    if residuals.residuals:
+        tables.append(_residuals(residuals))
+    header = dict(subject.header())
+    if chip is not None:
+        memory = units.byte_size(chip.memory_bytes) if chip.memory_bytes else "memory unknown"
+        header["chip"] = f"{chip.name} ({chip.title}): {memory}"
+    return Report(
+        command="memory",
+        subject=subject.name,
+        header=header,
+        tables=tuple(tables),
+        summary=_summary(use, chip),
+        notes=tuple(_notes(session, use, chip, xla)),
+    )
+
+
+def _optional(session: Session, wanted: type[T]) -> T | None:
+    try:
+        return session.get(wanted)
+    except Unavailable:
+        return None
+
+
+class _Moment:
+    """The buffers that live at one moment, largest first, and its name."""
+
+    def __init__(self, title: str, held: Sequence[HeldBuffer]) -> None:
+        self.title = title
+        self.held = held
+        self.total = sum(one.size for one in held)
+
+    @classmethod
+    def of(cls, use: MemoryUse, kinds: BufferKinds, at: str) -> _Moment:
+        if at == AT_PEAK:
+            return cls("at the peak", use.alive)
+        ranges = use.ranges
+        instruction = ranges.entry.computation.get(at.lstrip("%"))
+        if instruction is None:
+            raise UsageError(
+                f"the entry has no instruction {at}",
+                place=f"--at {at}",
+                hint="Give `peak` or the name of an instruction of the entry computation.",
+            )
+        lasting = (BufferKind.PARAMETER, BufferKind.OUTPUT, BufferKind.CONSTANT)
+        held = [one for one in use.alive if one.kind in lasting]
+        for buffer in ranges.alive(at=instruction.index):
+            made = buffer.instruction
+            kind = kinds[buffer]
+            held.append(
+                HeldBuffer(
+                    made, named_origin(made), buffer.shape, buffer.size, kind, buffer.space, buffer
+                )
+            )
+        held.sort(key=lambda one: (-one.size, one.instruction.name))
+        return cls(f"under {instruction.name}", held)
+
+
+def _bytes(name: str, value: int, use: MemoryUse) -> Quantity:
+    return Quantity(name, value, Unit.BYTES, use.basis, use.model)
+
+
+def _counted(name: str, value: int) -> Quantity:
+    return Quantity(name, value, Unit.BYTES)
+
+
+def _totals(use: MemoryUse, xla: XlaMemory | None) -> Table:
+    """What the program takes, beside what XLA says of the same executable."""
+    values: Mapping[str, int] = xla.values if xla is not None else {}
+    outputs = None
+    if "output_size_in_bytes" in values and "alias_size_in_bytes" in values:
+        outputs = values["output_size_in_bytes"] - values["alias_size_in_bytes"]
+    rows = [
+        _against(
+            _counted("arguments", use.arguments), values.get("argument_size_in_bytes"), "all inputs"
+        ),
+        _against(_counted("results apart", use.outputs), outputs, "in no argument's memory"),
+        _against(_counted("constants", use.constants), None, "in the executable"),
+        _against(
+            _bytes("temporaries", use.compared_temporaries, use),
+            values.get("temp_size_in_bytes"),
+            "alive at once, at most",
+        ),
+        _against(_bytes("peak", use.peak, use), _xla_peak(use, values), "all of these"),
+        _against(
+            _counted("results in place", use.aliased),
+            values.get("alias_size_in_bytes"),
+            "take over an argument's memory",
+        ),
+    ]
+    for space, what in ((Space.ON_CHIP, "inside the core"), (Space.HOST, "pinned host memory")):
+        size = use.temporaries.get(space, 0)
+        if size:
+            rows.append(_against(_bytes(f"{space} temporaries", size, use), None, what))
+    return Table(
+        "memory",
+        "One device, one execution",
+        (
+            Column(""),
+            Column("bytes", Unit.BYTES),
+            Column("XLA says", Unit.BYTES),
+            Column("off by", Unit.SHARE),
+            Column("what it is"),
+        ),
+        tuple(rows),
+    )
+
+
+def _xla_peak(use: MemoryUse, values: Mapping[str, int]) -> int | None:
+    """XLA's peak where it holds the temporaries; a CPU's leaves them out."""
+    peak = values.get("peak_memory_in_bytes")
+    if not peak or peak < use.arguments + values.get("temp_size_in_bytes", 0) // 2:
+        return None
+    return peak
+
+
+def _against(
+    mine: Quantity, theirs: int | None, what: str
+) -> tuple[str | Quantity, str | Quantity, str | Quantity, str | Quantity, str | Quantity]:
+    if theirs is None or mine.value is None:
+        return mine.name, mine, "-", "-", what
+    off: str | Quantity = "-"
+    if theirs:
+        off = Quantity("off by", mine.value / theirs - 1, Unit.SHARE)
+    return mine.name, mine, Quantity(_XLA, theirs, Unit.BYTES), off, what
+
+
+def _fit(use: MemoryUse, memory: int, fit: BatchFit | None) -> Table:
+    rows: list[tuple[str | Quantity, ...]] = [
+        ("memory of the chip", _counted("memory of the chip", memory), "as XLA sees it"),
+        (
+            "resident",
+            _counted("resident", use.resident),
+            f"{units.share(use.resident / use.peak)} of the peak" if use.peak else "",
+        ),
+        ("peak", _bytes("peak", use.peak, use), f"{units.share(use.peak / memory)} of the chip"),
+        (
+            "headroom",
+            _bytes("headroom", memory - use.peak, use),
+            "left over" if memory >= use.peak else "too little: it does not fit",
+        ),
+    ]
+    if fit is not None:
+        largest = Quantity("largest batch", fit.largest, Unit.COUNT, Basis.MODELLED, LINEAR)
+        rows.append(
+            (
+                "largest batch",
+                largest,
+                f"now {fit.batch}; {units.byte_size(fit.fixed)} stay, "
+                f"{units.byte_size(fit.growing)} grow with it",
+            )
+        )
+    return Table(
+        "fit", "Does it fit", (Column(""), Column("size"), Column("what it is")), tuple(rows)
+    )
+
+
+def _kinds(moment: _Moment) -> Table:
+    rows = []
+    for kind in BufferKind:
+        mine = [held for held in moment.held if held.kind is kind]
+        if mine:
+            size = sum(held.size for held in mine)
+            rows.append(
+                (
+                    kind.value,
+                    Quantity("buffers", len(mine)),
+                    _counted("bytes", size),
+                    Quantity("share", size / moment.total, Unit.SHARE),
+                )
+            )
+    rows.sort(key=lambda row: -(row[2].value or 0))
+    return Table(
+        "kinds",
+        f"What lives {moment.title}",
+        (
+            Column("kind"),
+            Column("buffers", Unit.COUNT),
+            Column("bytes", Unit.BYTES),
+            Column("share", Unit.SHARE),
+        ),
+        tuple(rows),
+    )
+
+
+def _buffers(moment: _Moment, top: int) -> Table:
+    shown = moment.held[:top] if top else moment.held
+    rows = tuple(
+        (
+            held.instruction.name,
+            str(held.shape.without_layout()),
+            _counted("bytes", held.size),
+            held.kind.value,
+            _scope(held),
+            str(held.origin.location or "-"),
+        )
+        for held in shown
+    )
+    left = moment.held[len(shown) :]
+    note = ""
+    if left:
+        rest = sum(held.size for held in left)
+        note = f"and {len(left)} more, {units.byte_size(rest)}; --top 0 lists all"
+    return Table(
+        "buffers",
+        f"Buffers {moment.title}",
+        (
+            Column("buffer"),
+            Column("array"),
+            Column("bytes", Unit.BYTES),
+            Column("kind"),
+            Column("scope"),
+            Column("source"),
+        ),
+        rows,
+        note,
+    )
+
+
+def _scope(held: HeldBuffer) -> str:
+    """Scope; of an argument its pytree path, which is its op_name."""
+    name = held.origin.op_name
+    if held.kind is BufferKind.PARAMETER:
+        return name or "-"
+    return collapse_scope(name, _DEEPEST) or name or "-"
+
+
+def _residuals(residuals: Residuals) -> Table:
+    groups: dict[str, list[int]] = {}
+    for residual in residuals.residuals:
+        size = residual.buffer.size
+        scope = collapse_scope(residual.origin.op_name, _SCOPE_DEPTH) or "(no scope)"
+        group = groups.setdefault(scope, [0, 0, 0])
+        group[0] += 1
+        group[1] += size
+        group[2] += size if residual.at_peak else 0
+    order = sorted(groups.items(), key=lambda item: (-item[1][1], item[0]))
+    left = order[_SHOWN_SCOPES:]
+    note = f"{len(residuals.residuals)} arrays, {units.byte_size(residuals.total)} in all"
+    if left:
+        rest = sum(group[1] for _, group in left)
+        note += f"; {plural(len(left), 'more scope')} with {units.byte_size(rest)}"
+    return Table(
+        "residuals",
+        "Kept from the forward for the backward pass",
+        (
+            Column("scope"),
+            Column("arrays", Unit.COUNT),
+            Column("bytes", Unit.BYTES),
+            Column("at the peak", Unit.BYTES),
+        ),
+        tuple(
+            (
+                scope,
+                Quantity("arrays", count),
+                _counted("bytes", size),
+                _counted("at the peak", at_peak),
+            )
+            for scope, (count, size, at_peak) in order[:_SHOWN_SCOPES]
+        ),
+        note,
+    )
+
+
+def _summary(use: MemoryUse, chip: Chip | None) -> str:
+    under = f" under {use.under[-1].name}" if use.under else ""
+    text = (
+        f"peak {units.byte_size(use.peak)}{under}: {units.byte_size(use.resident)} resident, "
+        f"{units.byte_size(use.temporaries.get(Space.DEVICE, 0))} temporaries"
+    )
+    if chip is None or chip.memory_bytes is None:
+        return text
+    room = chip.memory_bytes - use.peak
+    if room < 0:
+        return f"{text}; {units.byte_size(-room)} more than {chip.name} has"
+    return f"{text}; fits {chip.name} with {units.byte_size(room)} to spare"
+
+
+def _notes(
+    session: Session, use: MemoryUse, chip: Chip | None, xla: XlaMemory | None
+) -> Iterator[str]:
+    if use.basis is Basis.EXACT:
+        yield "read from XLA's buffer assignment, which the module carries"
+    if chip is None:
+        yield "no chip is known to hold it against: give --chip NAME"
+    elif chip.memory_bytes is not None:
+        try:
+            session.get(BatchFit)
+        except Unavailable as missing:
+            yield f"which batch would fit is not known: {missing}"
+    if xla is None:
+        yield "nothing to compare with: a bare module comes without a memory analysis"
+    else:
+        yield (
+            "XLA's temporaries are one block: gaps and alignment between buffers are in it, "
+            "and not in the sum of what lives at once"
+        )
+        if xla.values.get("peak_memory_in_bytes") and _xla_peak(use, xla.values) is None:
+            yield "XLA's peak leaves the temporaries out here, so there is none to compare with"
+    if _loops(use.ranges):
+        yield "a loop counts with the peak of one run of its body"
+
+
+def _loops(ranges: LiveRanges) -> bool:
+    return any(i.opcode == "while" for i in ranges.entry.computation.instructions)

@@ -1,0 +1,132 @@
+"""What a buffer is for: parameter, result, saved activation, gradient, workspace..."""
+
+from __future__ import annotations
+
+from enum import StrEnum
+
+from hloscope.ir import Instruction
+from hloscope.passes.buffers import Buffer
+from hloscope.pipeline.analyses import analysis
+
+__all__ = ["BufferKind", "BufferKinds", "Phase", "named_origin", "phase_of"]
+
+_ORIGIN_STEPS = 4
+_COLLECTIVES = (
+    "all-gather",
+    "all-reduce",
+    "all-to-all",
+    "collective-broadcast",
+    "collective-permute",
+    "ragged-all-to-all",
+    "recv",
+    "reduce-scatter",
+    "send",
+)
+
+
+class BufferKind(StrEnum):
+    """What a buffer is for; ``saved`` is an activation kept for the backward pass."""
+
+    PARAMETER = "parameter"
+    OUTPUT = "output"
+    RESIDUAL = "saved"
+    GRADIENT = "gradient"
+    COLLECTIVE = "collective"
+    WORKSPACE = "workspace"
+    TEMPORARY = "temporary"
+    CONSTANT = "constant"
+
+
+class Phase(StrEnum):
+    """The part of a training step that JAX's scopes put an instruction in."""
+
+    FORWARD = "forward"
+    BACKWARD = "backward"
+    OTHER = "other"
+
+
+def phase_of(op_name: str) -> Phase:
+    """Forward and backward by the transforms in an op_name, of joined ones by the first.
+
+    ``jvp(...)`` is differentiated code on its way forward, ``transpose(...)``
+    its backward pass, what is computed again in it included.
+    """
+    first = op_name.partition(";")[0]
+    if "transpose(" in first:
+        return Phase.BACKWARD
+    return Phase.FORWARD if "jvp(" in first else Phase.OTHER
+
+
+def named_origin(instruction: Instruction) -> Instruction:
+    """The instruction, or where it has no op_name the nearest named one that it is made of."""
+    here = instruction
+    for _ in range(_ORIGIN_STEPS):
+        if here.op_name or not here.operands:
+            break
+        here = here.operands[0]
+    return here if here.op_name else instruction
+
+
+class BufferKinds:
+    """What buffers are for, each found once.
+
+    A workspace is the array of bytes that a library call returns last. An
+    activation saved for the backward pass is written forward and read backward;
+    a gradient is written backward and read outside both.
+    """
+
+    def __init__(self) -> None:
+        self._phases: dict[Instruction, Phase] = {}
+        self._kinds: dict[Buffer, BufferKind] = {}
+
+    def __getitem__(self, buffer: Buffer) -> BufferKind:
+        kind = self._kinds.get(buffer)
+        if kind is None:
+            kind = self._kinds[buffer] = self._find(buffer)
+        return kind
+
+    def _find(self, buffer: Buffer) -> BufferKind:
+        instruction = buffer.instruction
+        if instruction.opcode == "parameter":
+            return BufferKind.PARAMETER
+        if instruction.opcode == "constant":
+            return BufferKind.CONSTANT
+        if _is_workspace(buffer):
+            return BufferKind.WORKSPACE
+        phases = map(self._phase, buffer.writers)
+        written = next((phase for phase in phases if phase is not Phase.OTHER), None)
+        if written is Phase.FORWARD and self._is_read_in(buffer, Phase.BACKWARD):
+            return BufferKind.RESIDUAL
+        if written is Phase.BACKWARD and self._is_read_in(buffer, Phase.OTHER):
+            return BufferKind.GRADIENT
+        if instruction.opcode.startswith(_COLLECTIVES):
+            return BufferKind.COLLECTIVE
+        return BufferKind.TEMPORARY
+
+    def _is_read_in(self, buffer: Buffer, phase: Phase) -> bool:
+        # The last reader is the likeliest to be in a later phase.
+        return any(self._phase(reader) is phase for reader in reversed(buffer.readers))
+
+    def _phase(self, instruction: Instruction) -> Phase:
+        phase = self._phases.get(instruction)
+        if phase is None:
+            phase = self._phases[instruction] = phase_of(named_origin(instruction).op_name)
+        return phase
+
+
+@analysis
+def buffer_kinds() -> BufferKinds:
+    """One memory of kinds for all that ask within a session."""
+    return BufferKinds()
+
+
+def _is_workspace(buffer: Buffer) -> bool:
+    call = buffer.instruction
+    if call.opcode != "custom-call":
+        return False
+    leaves = call.shape.leaves()
+    return (
+        len(leaves) > 1
+        and buffer.shape is leaves[-1]
+        and (buffer.shape.dtype in ("s8", "u8") and buffer.shape.rank == 1)
+    )

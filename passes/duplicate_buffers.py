@@ -1,0 +1,115 @@
+"""Arrays that hold the same data and take memory at the same time."""
+
+from __future__ import annotations
+
+from collections.abc import Hashable
+from dataclasses import dataclass
+
+from hloscope.ir import Computation, Instruction
+from hloscope.passes.memory_use import HeldBuffer, MemoryUse
+from hloscope.pipeline.analyses import analysis
+
+__all__ = ["DuplicateBuffers", "find_duplicate_buffers"]
+
+_NEVER_SAME = frozenset(("custom-call", "infeed", "parameter", "recv", "rng", "while"))
+_NAMES = ("bitcast", "get-tuple-element", "opt-barrier")
+_IGNORED = frozenset(("backend_config", "calls", "metadata", "frontend_attributes"))
+
+
+@dataclass(frozen=True, slots=True)
+class DuplicateBuffers:
+    """Groups of buffers that hold the same data at the peak.
+
+    Attributes:
+        groups: Of two or more each, those with most spare bytes first.
+    """
+
+    groups: tuple[tuple[HeldBuffer, ...], ...]
+
+
+@analysis
+def find_duplicate_buffers(use: MemoryUse) -> DuplicateBuffers:
+    """Compare what lives at the peak by how it is computed.
+
+    Two arrays are the same if they are computed by the same operation (a
+    fusion: by the same instructions) from the same arrays, or if one is a copy
+    of the other that nothing has written to since.
+    """
+    prints = _Prints()
+    groups: dict[Hashable, list[HeldBuffer]] = {}
+    for held in use.alive:
+        if held.buffer is None or len(held.buffer.writers) > 1:
+            continue  # updated in place: no longer what it was made as
+        groups.setdefault(prints.of(held), []).append(held)
+    found = [tuple(group) for group in groups.values() if len(group) > 1]
+    found.sort(key=lambda group: -sum(held.size for held in group[1:]))
+    return DuplicateBuffers(tuple(found))
+
+
+class _Prints:
+    """What arrays are made of, as something that can be compared."""
+
+    def __init__(self) -> None:
+        self.bodies: dict[Computation, Hashable] = {}
+
+    def of(self, held: HeldBuffer) -> Hashable:
+        """Copies of one array, and the array itself, have one print."""
+        source = _source(held.instruction)
+        if source is not held.instruction:
+            if source.opcode == "get-tuple-element" and source.operands:
+                return self.made(source.operands[0], source.tuple_index or 0)
+            return self.made(source, 0)
+        leaves = source.shape.leaves()
+        places = (place for place, leaf in enumerate(leaves) if leaf is held.shape)
+        return self.made(source, next(places, 0))
+
+    def made(self, source: Instruction, place: int) -> Hashable:
+        operands = tuple(id(_source(operand)) for operand in source.operands)
+        if not operands or source.opcode in _NEVER_SAME or source.opcode.endswith("-start"):
+            return id(source), place
+        return (
+            source.opcode,
+            operands,
+            str(source.shape),
+            place,
+            self.attributes(source),
+            self.body(source.callee("calls")) if source.opcode == "fusion" else None,
+        )
+
+    def attributes(self, instruction: Instruction) -> Hashable:
+        return tuple(
+            (key, value)
+            for key, value in sorted(instruction.attributes.items())
+            if key not in _IGNORED
+        )
+
+    def body(self, computation: Computation | None) -> Hashable:
+        """The instructions of a fusion without their names."""
+        if computation is None:
+            return None
+        known = self.bodies.get(computation)
+        if known is None:
+            known = self.bodies[computation] = tuple(
+                (
+                    i.opcode,
+                    str(i.shape),
+                    i.payload,
+                    tuple(operand.index for operand in i.operands),
+                    self.attributes(i),
+                    # A fusion in a fusion is compared by name: this errs on the quiet side.
+                    i.attributes.get("calls"),
+                )
+                for i in computation.instructions
+            )
+        return known
+
+
+def _source(instruction: Instruction) -> Instruction:
+    """What an array is a copy or another name of."""
+    here = instruction
+    while here.opcode in ("copy", "copy-done", *_NAMES) and here.operands:
+        following = here.operands[0]
+        if following.shape.is_tuple:
+            break
+        here = following
+    return here

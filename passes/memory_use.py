@@ -1,0 +1,222 @@
+"""How much memory a program takes, when most of it, and for what."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from hloscope.ir import Instruction, Module, Shape
+from hloscope.passes.assigned_memory import AssignedMemory
+from hloscope.passes.buffer_kinds import BufferKind, BufferKinds, named_origin
+from hloscope.passes.buffers import Buffer
+from hloscope.passes.live_ranges import LiveRanges
+from hloscope.passes.memory_spaces import Space, has_on_chip_memory
+from hloscope.pipeline.analyses import analysis
+from hloscope.pipeline.findings import Basis
+
+__all__ = ["LIVE_RANGES", "HeldBuffer", "MemoryUse", "measure_memory"]
+
+LIVE_RANGES = "live ranges over the schedule"
+_POINTER = 8
+_TPU_POINTER = 4
+_TPU_TABLE = 512  # what it is a multiple of
+
+
+@dataclass(frozen=True, slots=True)
+class HeldBuffer:
+    """One buffer that takes memory at the peak.
+
+    Attributes:
+        instruction: What defines it.
+        origin: The nearest instruction with an op_name: itself, or what it is made of.
+        shape: The array in it.
+        size: Bytes, padding included.
+        kind: What it is for.
+        space: Which memory it lies in.
+        buffer: Its live range; ``None`` where XLA's own assignment named it.
+    """
+
+    instruction: Instruction
+    origin: Instruction
+    shape: Shape
+    size: int
+    kind: BufferKind
+    space: Space
+    buffer: Buffer | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class MemoryUse:
+    """The memory of one device that one execution takes, in bytes.
+
+    Attributes:
+        arguments: All arguments, padding included.
+        outputs: Results that lie in no argument's memory, with the table of
+            pointers to the results.
+        aliased: Results that lie in an argument's memory.
+        constants: Constants of the executable.
+        temporaries: What lives only while the program runs, at its peak, by memory.
+        basis: Exact where XLA's buffer assignment was read, else modelled.
+        model: The model's name.
+        alive: Every buffer that takes device memory at the peak, largest first.
+        under: The instruction that runs at the peak, from the entry's inwards.
+        ranges: The live ranges behind it.
+    """
+
+    arguments: int
+    outputs: int
+    aliased: int
+    constants: int
+    temporaries: Mapping[Space, int]
+    basis: Basis
+    model: str | None
+    alive: tuple[HeldBuffer, ...]
+    under: tuple[Instruction, ...]
+    ranges: LiveRanges
+
+    @property
+    def resident(self) -> int:
+        """What takes device memory all the while: arguments, results and constants."""
+        return self.arguments + self.outputs + self.constants
+
+    @property
+    def peak(self) -> int:
+        """Device memory at the peak: what is resident and the temporaries."""
+        return self.resident + self.temporaries.get(Space.DEVICE, 0)
+
+    @property
+    def compared_temporaries(self) -> int:
+        """Temporaries of the memory that holds most of them.
+
+        That is what XLA's own single figure was observed to speak of: device
+        memory, and on TPUs vector memory where a program fits into it.
+        """
+        return max(self.temporaries.get(space, 0) for space in (Space.DEVICE, Space.ON_CHIP))
+
+    def of_kind(self, kind: BufferKind) -> int:
+        """Bytes of one kind at the peak."""
+        return sum(held.size for held in self.alive if held.kind is kind)
+
+
+@analysis
+def measure_memory(
+    module: Module, ranges: LiveRanges, kinds: BufferKinds, assigned: AssignedMemory | None
+) -> MemoryUse:
+    """Take XLA's buffer assignment where the module carries it, else the live ranges.
+
+    Raises:
+        Unavailable: The module is not scheduled.
+    """
+    stack = ranges.stack()
+    under = tuple(
+        frame.computation.instructions[position]
+        for frame, position in stack
+        if position < len(frame.computation.instructions)
+    )
+    resident = _resident(ranges)
+    if assigned is not None:
+        temporaries = [
+            _held(
+                buffer.instruction,
+                _at(buffer.instruction.shape, buffer.shape_index),
+                buffer.size,
+                _kind_by_range(ranges, kinds, buffer.instruction),
+                Space.DEVICE,
+            )
+            for buffer in assigned.alive
+            if buffer.instruction is not None and not buffer.memory_space
+        ] or _temporaries(ranges, kinds)
+        return MemoryUse(
+            assigned.arguments,
+            assigned.outputs,
+            assigned.aliased,
+            assigned.constants,
+            assigned.temporaries,
+            Basis.EXACT,
+            None,
+            _sorted(resident, temporaries),
+            under,
+            ranges,
+        )
+    return MemoryUse(
+        _device(ranges.parameters),
+        _device(ranges.outputs) + _pointer_table(module),
+        ranges.aliased_bytes,
+        _device(ranges.constants),
+        {space: profile.peak for space, profile in ranges.entry.profiles.items()},
+        Basis.MODELLED,
+        LIVE_RANGES,
+        _sorted(resident, _temporaries(ranges, kinds)),
+        under,
+        ranges,
+    )
+
+
+def _device(buffers: tuple[Buffer, ...]) -> int:
+    return sum(buffer.size for buffer in buffers if buffer.space is Space.DEVICE)
+
+
+def _pointer_table(module: Module) -> int:
+    """Bytes of the table that a program with several results returns."""
+    shape = module.entry.root.shape
+    if not shape.is_tuple:
+        return 0
+    if has_on_chip_memory(module):
+        return -(-_TPU_POINTER * len(shape.elements) // _TPU_TABLE) * _TPU_TABLE
+    return _POINTER * len(shape.elements)
+
+
+def _resident(ranges: LiveRanges) -> list[HeldBuffer]:
+    held = [_of_buffer(b, BufferKind.PARAMETER) for b in ranges.parameters]
+    held += [_of_buffer(b, BufferKind.OUTPUT) for b in ranges.outputs]
+    return held + [_of_buffer(b, BufferKind.CONSTANT) for b in ranges.constants]
+
+
+def _temporaries(ranges: LiveRanges, kinds: BufferKinds) -> list[HeldBuffer]:
+    reached = {frame.computation: position for frame, position in ranges.stack()}
+    return [
+        _of_buffer(buffer, kinds[buffer], reached.get(buffer.instruction.computation))
+        for buffer in ranges.alive()
+    ]
+
+
+def _of_buffer(buffer: Buffer, kind: BufferKind, at: int | None = None) -> HeldBuffer:
+    """A buffer under the name of what was written to it last, as a whole, at that position."""
+    instruction = buffer.instruction
+    for writer in buffer.writers:
+        if at is not None and writer.index <= at and writer.shape == buffer.shape:
+            instruction = writer
+    return HeldBuffer(
+        instruction,
+        named_origin(instruction),
+        buffer.shape,
+        buffer.size,
+        kind,
+        buffer.space,
+        buffer,
+    )
+
+
+def _held(
+    instruction: Instruction, shape: Shape, size: int, kind: BufferKind, space: Space
+) -> HeldBuffer:
+    return HeldBuffer(instruction, named_origin(instruction), shape, size, kind, space)
+
+
+def _kind_by_range(ranges: LiveRanges, kinds: BufferKinds, instruction: Instruction) -> BufferKind:
+    values = ranges.table.values.get(instruction)
+    return kinds[values[0].resolve()] if values else BufferKind.TEMPORARY
+
+
+def _at(shape: Shape, index: tuple[int, ...]) -> Shape:
+    for number in index:
+        if number < len(shape.elements):
+            shape = shape.elements[number]
+    return shape
+
+
+def _sorted(*groups: list[HeldBuffer]) -> tuple[HeldBuffer, ...]:
+    everything = [
+        held for group in groups for held in group if held.space is Space.DEVICE and held.size
+    ]
+    return tuple(sorted(everything, key=lambda held: (-held.size, held.instruction.name)))

@@ -1,0 +1,66 @@
+"""Results that may be written where an operand lies that nothing reads afterwards.
+
+XLA's heap simulation lets an elementwise operation overwrite its operand as it
+goes, if both have the same shape and layout and the operand is defined by the
+instruction that is named: behind a bitcast or an element of a tuple it is not.
+"""
+
+from __future__ import annotations
+
+from hloscope.ir import Computation, Instruction
+
+__all__ = ["ELEMENTWISE", "ElementwiseParameters", "may_overwrite"]
+
+ELEMENTWISE = frozenset(
+    """
+    abs add and atan2 cbrt ceil clamp clz compare complex convert cosine divide erf exponential
+    exponential-minus-one floor imag is-finite log log-plus-one logistic map maximum minimum
+    multiply negate not or popcnt power real reduce-precision remainder round-nearest-afz
+    round-nearest-even rsqrt select shift-left shift-right-arithmetic shift-right-logical sign
+    sine sqrt subtract tan tanh xor
+    """.split()  # noqa: SIM905
+)
+
+
+class ElementwiseParameters:
+    """Which parameters of fusions are used element by element only."""
+
+    def __init__(self) -> None:
+        self._known: dict[Computation, tuple[bool, ...]] = {}
+
+    def __call__(self, body: Computation, number: int) -> bool:
+        """Whether the value of a parameter reaches elementwise operations and results alone."""
+        found = self._known.get(body)
+        if found is None:
+            found = self._known[body] = _elementwise(body)
+        return number < len(found) and found[number]
+
+
+def may_overwrite(user: Instruction, operand: int, parameters: ElementwiseParameters) -> bool:
+    """Whether a result of ``user`` can be written over the operand of that number."""
+    if user.opcode == "fusion":
+        body = user.callee("calls")
+        return body is not None and parameters(body, operand)
+    return user.opcode in ELEMENTWISE and (
+        user.operands[operand].shape.dimensions == user.shape.dimensions
+    )
+
+
+def _elementwise(body: Computation) -> tuple[bool, ...]:
+    """From the last instruction to the first: a value is as good as its users are."""
+    good: dict[Instruction, bool] = {}
+    for value in body.instructions:
+        good[value] = True
+    for user in reversed(body.instructions):
+        for operand in user.operands:
+            if user.opcode == "tuple":
+                fine = True
+            else:
+                fine = (
+                    user.opcode in ELEMENTWISE
+                    and operand.shape.dimensions == user.shape.dimensions
+                    and good[user]
+                )
+            if not fine and operand in good:
+                good[operand] = False
+    return tuple(good[parameter] for parameter in body.parameters)

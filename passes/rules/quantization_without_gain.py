@@ -1,0 +1,99 @@
+"""HS406."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from hloscope.passes.finding_sites import instruction_site
+from hloscope.passes.flops.ledger import FlopLedger
+from hloscope.passes.quantization import Quantization
+from hloscope.passes.traffic import Traffic
+from hloscope.pipeline.audit import plural
+from hloscope.pipeline.findings import Basis, Category, Finding, Quantity, Unit
+from hloscope.pipeline.rules import Limits, rule
+
+__all__ = ["quantization_without_gain"]
+
+_ONCE = "each branch taken, loops of unknown length run once"
+
+
+@rule("HS406", "quantization-without-gain", Category.DTYPE_CHURN)
+def quantization_without_gain(
+    quantization: Quantization, ledger: FlopLedger, traffic: Traffic, limits: Limits
+) -> Iterator[Finding]:
+    """Finds programs whose conversions to and from eight bits gain neither time nor memory.
+
+    What it does:
+        Sums what conversions between types of at most eight bits and wider
+        floating point move through memory, beside the products that multiply in
+        such types. It is found where conversions move ``traffic_share`` (1%) of
+        the program's bytes or more, and either no product multiplies in eight
+        bits, or those that do have fewer than ``quantized_flops_per_byte`` (500)
+        FLOPs for each byte of conversions. Weights that are kept in eight bits
+        and widened inside the launch that multiplies them save memory traffic
+        and are left alone. Bytes (uint8) are taken for pixels, not for numbers
+        that were quantized.
+
+    Why it costs:
+        Eight-bit products run at twice the rate of bfloat16 ones. On an H100 a
+        FLOP is then 0.5 femtoseconds cheaper, and a byte of traffic costs 0.3
+        picoseconds: it takes about 590 FLOPs to pay for one byte, on a TPU v5e
+        about 480, on a v6e about 1100. A conversion that XLA could not join with
+        the product (another scale, another layout, no such unit) leaves the
+        product in bfloat16 and adds its own traffic.
+
+    Example:
+            q = (w / scale).astype(jnp.float8_e4m3fn)
+            y = x @ (q.astype(jnp.bfloat16) * scale)     # multiplied in bfloat16
+
+    Use instead:
+        Multiply the quantized operands and scale the result:
+
+            y = jnp.dot(xq, q, preferred_element_type=jnp.float32) * (x_scale * scale)
+
+        and look with ``hloscope dtypes`` whether the product runs in eight bits;
+        ``jax.nn.scaled_matmul`` names the scales to the compiler.
+    """
+    total = traffic.total()
+    moved = quantization.wasted_bytes
+    if not total or not moved or moved < limits.traffic_share * total:
+        return
+    rate = quantization.flops / moved
+    if rate >= limits.quantized_flops_per_byte:
+        return
+    share = moved / total
+    converts = (*quantization.into, *quantization.out_of)
+    known = all(convert.times.exact is not None for convert in converts)
+    basis, model = (Basis.EXACT, None) if known else (Basis.MODELLED, _ONCE)
+    cost = Quantity("bytes of conversions", moved, Unit.BYTES, basis, model)
+    first = max(converts, key=lambda convert: convert.nominal_bytes)
+    flops = ledger.total.nominal
+    gained = quantization.flops / flops if flops else 0.0
+    notes = [f"largest: {first.source} to {first.result}, {first.instruction.name}"]
+    if quantization.widened:
+        notes.append(
+            f"{plural(len(quantization.widened), 'product')} of quantized operands after widening"
+        )
+    if quantization.flops:
+        message = "conversions to and from eight bits outweigh the products in eight bits"
+    else:
+        message = "values are quantized, and no product multiplies in eight bits"
+    yield Finding(
+        code="HS406",
+        name="quantization-without-gain",
+        category=Category.DTYPE_CHURN,
+        severity=limits.severity(share),
+        message=message,
+        site=instruction_site(first.instruction),
+        evidence=(
+            cost,
+            Quantity("share of memory traffic", share, Unit.SHARE, basis, model),
+            Quantity("conversions", len(converts)),
+            Quantity("FLOPs in eight bits", quantization.flops, Unit.FLOPS, basis, model),
+            Quantity("share of product FLOPs", gained, Unit.SHARE, basis, model),
+            Quantity("FLOPs per byte", rate, Unit.COUNT, basis, model),
+        ),
+        cost=cost,
+        fix="Multiply the quantized operands themselves and scale the result, or stay in bfloat16.",
+        notes=tuple(notes),
+    )

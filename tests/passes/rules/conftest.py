@@ -1,0 +1,51 @@
+"""Steps of real JAX code, compiled as a user's file would be."""
+
+from __future__ import annotations
+
+import textwrap
+from collections.abc import Callable
+
+import pytest
+
+from hloscope.pipeline.findings import Finding
+from hloscope.pipeline.loading import load_passes
+from hloscope.pipeline.rules import RULES, Limits, call
+from hloscope.pipeline.session import Session
+
+HEAD = """
+import jax, jax.numpy as jnp, numpy as np
+from jax.sharding import Mesh, NamedSharding, PartitionSpec as P
+from hloscope import Step
+
+def shape(*sizes, dtype="float32", **more):
+    return jax.ShapeDtypeStruct(sizes, dtype, **more)
+"""
+
+
+@pytest.fixture
+def captured(tmp_path, need_target):
+    """Compile the ``step`` of some code; gives a session over the artifact."""
+    import hloscope
+
+    load_passes()
+
+    def make(code: str, target: str = "cpu", limits: Limits | None = None) -> Session:
+        need_target(target)
+        file = tmp_path / "train.py"
+        file.write_text(HEAD + textwrap.dedent(code))
+        subject = hloscope.load(f"{file}:step", target=target)
+        return Session(subject, given={Limits: limits} if limits is not None else {})
+
+    return make
+
+
+@pytest.fixture
+def found_in(captured) -> Callable[..., tuple[Finding, ...]]:
+    """The findings of one rule in a step of some code."""
+
+    def find(code: str, program: str, target: str = "cpu", limits: Limits | None = None):
+        session = captured(program, target, limits)
+        rule = RULES[code]
+        return call(rule, session.arguments(rule.needs))
+
+    return find
