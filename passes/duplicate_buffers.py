@@ -59,9 +59,11 @@ class _Prints:
             if source.opcode == "get-tuple-element" and source.operands:
                 return self.made(source.operands[0], source.tuple_index or 0)
             return self.made(source, 0)
-        leaves = source.shape.leaves()
-        places = (place for place, leaf in enumerate(leaves) if leaf is held.shape)
-        return self.made(source, next(places, 0))
+        places = [n for n, leaf in enumerate(source.shape.leaves()) if leaf == held.shape]
+        if len(places) != 1:
+            # Which of several results of one shape it is, nothing here tells: like no other.
+            return id(held)
+        return self.made(source, places[0])
 
     def made(self, source: Instruction, place: int) -> Hashable:
         operands = tuple(id(_source(operand)) for operand in source.operands)

@@ -70,3 +70,23 @@ def test_two_are_the_same_by_how_they_are_computed(findings_of, second, found):
 
 def test_what_is_below_the_limit_is_left_alone(findings_of):
     assert findings_of("HS904", module("copy(p)"), Limits(memory_bytes=1 << 23)) == ()
+
+
+def test_two_results_of_one_fusion_are_not_taken_for_the_same(findings_of):
+    text = """
+    HloModule m, is_scheduled=true
+    both {
+      x = f32[1024,1024] parameter(0)
+      y = f32[1024,1024] sine(x)
+      z = f32[1024,1024] cosine(x)
+      ROOT t = (f32[1024,1024], f32[1024,1024]) tuple(y, z)
+    }
+    ENTRY e {
+      p = f32[1024,1024] parameter(0)
+      f = (f32[1024,1024], f32[1024,1024]) fusion(p), kind=kLoop, calls=both
+      a = f32[1024,1024] get-tuple-element(f), index=0
+      b = f32[1024,1024] get-tuple-element(f), index=1
+      ROOT o = f32[1024,1024] dot(a, b), lhs_contracting_dims={1}, rhs_contracting_dims={1}
+    }
+    """
+    assert findings_of("HS904", text, Limits(memory_bytes=1 << 22)) == ()
