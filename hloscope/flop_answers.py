@@ -144,7 +144,10 @@ def ratio(ours: Quantity, theirs: Quantity) -> Quantity:
     if ours.value is None or not theirs.value:
         return Quantity("ratio", None, Unit.RATIO, Basis.UNKNOWN)
     bounded = next((each for each in (ours, theirs) if each.basis is Basis.BOUNDED), None)
-    basis, model = (ours.basis, ours.model) if bounded is None else (Basis.BOUNDED, "of a bound")
+    modelled = next((each for each in (ours, theirs) if each.basis is Basis.MODELLED), ours)
+    basis, model = (
+        (modelled.basis, modelled.model) if bounded is None else (Basis.BOUNDED, "of a bound")
+    )
     return Quantity("ratio", ours.value / theirs.value, Unit.RATIO, basis, model)
 
 
