@@ -13,8 +13,9 @@ from hloscope.passes.alias_copies import AliasCopies, AliasCopy
 from hloscope.passes.aliasing import Aliasing, LeafAliasing, Reason
 from hloscope.passes.entry_slots import parameter_slots
 from hloscope.passes.missed_donations import MissedDonation, MissedDonations
+from hloscope.passes.pytree_paths import ends_alike
 from hloscope.pipeline.audit import AuditSubject, plural, trust_of
-from hloscope.pipeline.findings import Basis, Column, Quantity, Report, Table, Unit
+from hloscope.pipeline.findings import Basis, Column, Quantity, Report, Table, Text, Unit
 from hloscope.pipeline.session import Session
 
 __all__ = ["SHOWN", "report_aliases"]
@@ -147,11 +148,12 @@ def _parameters(aliasing: Aliasing, others: Sequence[tuple[str, int, str]], top:
             Quantity("bytes", leaf.bytes, Unit.BYTES),
             _DONATED[leaf.leaf.donated],
             _fate(leaf),
+            _result(leaf) if leaf.alias is not None else "-",
         )
         for leaf in order
     ]
     rows += [
-        (name, "other", Quantity("bytes", size, Unit.BYTES), "no", why)
+        (name, "other", Quantity("bytes", size, Unit.BYTES), "no", why, "-")
         for name, size, why in others
     ]
     shown = rows[:top] if top else rows
@@ -160,11 +162,12 @@ def _parameters(aliasing: Aliasing, others: Sequence[tuple[str, int, str]], top:
         "parameters",
         "Parameters, those not aliased first",
         (
-            Column("path"),
-            Column("role"),
+            Column("path", text=Text.PATH),
+            Column("role", spare=True),
             Column("bytes", Unit.BYTES),
             Column("donated"),
             Column("becomes, or why not"),
+            Column("result", text=Text.PATH, spare=True),
         ),
         tuple(shown),
         f"and {left} more; --top 0 lists all" if left else "",
@@ -181,13 +184,21 @@ def _telling(leaf: LeafAliasing) -> bool:
 
 def _fate(leaf: LeafAliasing) -> str:
     if leaf.alias is not None:
-        name = leaf.output.path if leaf.output is not None else ""
-        index = ".".join(map(str, leaf.alias.output_index)) or "0"
-        result = name or f"result {index}"
+        result = _result(leaf)
+        if ends_alike(result, leaf.leaf.path):
+            result = "its new value"
         return f"{result} ({leaf.alias.kind.removesuffix('-alias')})"
     if leaf.reason is None:
         return "not donated" if leaf.leaf.donated is False else "not aliased"
     return f"{leaf.reason.value}: {leaf.detail}"
+
+
+def _result(leaf: LeafAliasing) -> str:
+    """Path of the result that has the leaf's buffer, or its number where paths are unknown."""
+    if leaf.output is not None and leaf.output.path:
+        return leaf.output.path
+    index = leaf.alias.output_index if leaf.alias is not None else ()
+    return f"result {'.'.join(map(str, index)) or '0'}"
 
 
 def _copies(copies: Sequence[AliasCopy], top: int) -> Table:
@@ -212,8 +223,8 @@ def _copies(copies: Sequence[AliasCopy], top: int) -> Table:
         "Whole copies of aliased arguments",
         (
             Column("copied", Unit.BYTES),
-            Column("path"),
-            Column("copy"),
+            Column("path", text=Text.PATH),
+            Column("copy", text=Text.NAME),
             Column("why"),
             Column("read by, or made by"),
         ),
@@ -228,7 +239,7 @@ def _missed(missed: Sequence[MissedDonation], top: int) -> Table:
     return Table(
         "missed",
         "Results that could have had an argument's buffer",
-        (Column("bytes", Unit.BYTES), Column("result"), Column("argument"), Column("how known")),
+        (Column("bytes", Unit.BYTES), Column("result", text=Text.PATH), Column("argument", text=Text.PATH), Column("how known")),
         tuple(
             (
                 Quantity("bytes", one.bytes, Unit.BYTES),

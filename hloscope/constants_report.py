@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from hloscope import units
 from hloscope.passes.constants import Constant, Constants, Origin
 from hloscope.pipeline.audit import AuditSubject, plural, trust_of
-from hloscope.pipeline.findings import Column, Quantity, Report, Table, Unit
+from hloscope.pipeline.findings import Column, Quantity, Report, Table, Text, Unit
 from hloscope.pipeline.session import Session
 
 __all__ = ["SHOWN", "report_constants"]
@@ -106,18 +106,18 @@ def _kinds(constants: Constants) -> Table:
 def _list(constants: Constants, top: int, *, everything: bool) -> Table:
     shown: Sequence[Constant] = constants.constants[:top] if top else constants.constants
     left = len(constants.constants) - len(shown)
-    further = (Column("instruction"), Column("how known")) if everything else ()
+    further = (Column("instruction", text=Text.NAME), Column("how known")) if everything else ()
     return Table(
         "constants",
         f"Constants of {units.byte_size(constants.floor)} or more",
         (
             Column("bytes", Unit.BYTES),
-            Column("shape"),
+            Column("array", text=Text.ARRAY),
             Column("contents"),
-            Column("name"),
+            Column("name", text=Text.PATH),
             Column("origin"),
             Column("copies", Unit.COUNT),
-            Column("line"),
+            Column("line", text=Text.SOURCE),
             *further,
         ),
         tuple(_row(constant, everything=everything) for constant in shown),
@@ -148,10 +148,10 @@ def _hoisted(constants: Constants, top: int) -> Table:
         "Closed-over arrays that JAX made arguments of",
         (
             Column("bytes", Unit.BYTES),
-            Column("shape"),
-            Column("name"),
+            Column("array", text=Text.ARRAY),
+            Column("name", text=Text.PATH),
             Column("parameter"),
-            Column("line"),
+            Column("line", text=Text.SOURCE),
         ),
         tuple(
             (

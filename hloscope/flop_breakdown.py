@@ -12,7 +12,7 @@ from hloscope.passes.flops.totals import NOTHING, FlopTotal
 from hloscope.passes.multiplicity import Times
 from hloscope.passes.traffic import TrafficRow
 from hloscope.passes.work import WorkLedger, WorkRow
-from hloscope.pipeline.findings import Basis, Column, Quantity, Table, Unit
+from hloscope.pipeline.findings import Basis, Column, Quantity, Table, Text, Unit
 
 __all__ = ["breakdown", "collapse_scope", "instructions", "launches", "unknown_calls"]
 
@@ -27,6 +27,12 @@ _TITLES = {
     Grouping.KIND: "By kind",
     Grouping.SOURCE: "By line of Python",
     Grouping.COMPUTATION: "By HLO computation",
+}
+_TEXTS = {
+    Grouping.SCOPE: Text.PATH,
+    Grouping.OP: Text.PATH,
+    Grouping.SOURCE: Text.SOURCE,
+    Grouping.COMPUTATION: Text.NAME,
 }
 
 
@@ -76,7 +82,7 @@ def breakdown(
         Column("share", Unit.SHARE),
         Column("backward", Unit.SHARE),
         Column("instr.", Unit.COUNT),
-        Column(by.value),
+        Column(by.value, text=_TEXTS.get(by, Text.PLAIN)),
     )
     return Table(
         f"by.{by.value}", _TITLES[by], columns, rows, _left_out(len(ordered), len(rows), "groups")

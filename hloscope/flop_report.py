@@ -13,7 +13,7 @@ from hloscope.passes.flops.ledger import FlopLedger
 from hloscope.passes.flops.totals import NOTHING, FlopTotal
 from hloscope.passes.work import WorkLedger
 from hloscope.pipeline.audit import AuditSubject, plural, trust_of
-from hloscope.pipeline.findings import Basis, Column, Quantity, Report, Table, Unit
+from hloscope.pipeline.findings import Basis, Column, Quantity, Report, Table, Text, Unit
 from hloscope.pipeline.session import Session
 
 __all__ = ["report_flops"]
@@ -201,7 +201,7 @@ def _sites(count: JaxprCount) -> Table:
         "The jaxpr's products",
         (
             Column("kind"),
-            Column("source"),
+            Column("source", text=Text.SOURCE),
             Column("pass"),
             Column("FLOPs of one", Unit.FLOPS),
             Column("runs", Unit.COUNT),

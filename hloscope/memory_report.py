@@ -16,7 +16,7 @@ from hloscope.passes.memory_spaces import Space
 from hloscope.passes.memory_use import HeldBuffer, MemoryUse
 from hloscope.passes.residuals import Residuals
 from hloscope.pipeline.audit import AuditSubject, plural
-from hloscope.pipeline.findings import Basis, Column, Quantity, Report, Table, Unit
+from hloscope.pipeline.findings import Basis, Column, Quantity, Report, Table, Text, Unit
 from hloscope.pipeline.inputs import XlaMemory
 from hloscope.pipeline.session import Session
 
@@ -267,12 +267,12 @@ def _buffers(moment: _Moment, top: int) -> Table:
         "buffers",
         f"Buffers {moment.title}",
         (
-            Column("buffer"),
-            Column("array"),
+            Column("buffer", text=Text.NAME, spare=True),
+            Column("array", text=Text.ARRAY),
             Column("bytes", Unit.BYTES),
             Column("kind"),
-            Column("scope"),
-            Column("source"),
+            Column("leaf or scope", text=Text.PATH),
+            Column("source", text=Text.SOURCE),
         ),
         rows,
         note,
@@ -306,7 +306,7 @@ def _residuals(residuals: Residuals) -> Table:
         "residuals",
         "Kept from the forward for the backward pass",
         (
-            Column("scope"),
+            Column("scope", text=Text.PATH),
             Column("arrays", Unit.COUNT),
             Column("bytes", Unit.BYTES),
             Column("at the peak", Unit.BYTES),

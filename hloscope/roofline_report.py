@@ -12,7 +12,7 @@ from hloscope.passes.flops.counts import Kind
 from hloscope.passes.flops.ledger import FlopLedger
 from hloscope.passes.roofline import Bound, Range, Roofline, RooflineRow
 from hloscope.pipeline.audit import AuditSubject, plural, trust_of
-from hloscope.pipeline.findings import Basis, Column, Quantity, Report, Table, Unit
+from hloscope.pipeline.findings import Basis, Column, Quantity, Report, Table, Text, Unit
 from hloscope.pipeline.session import Session
 
 __all__ = ["Grouping", "SHOWN", "chip_for", "is_chip_known", "report_roofline"]
@@ -294,7 +294,7 @@ def _operations(roofline: Roofline, by: Grouping, top: int) -> Table:
     shown = order[:top] if top else order
     with_estimate = roofline.estimated > 0
     columns = [
-        Column(_TITLES[by]),
+        Column(_TITLES[by], text=_TEXTS[by]),
         Column("FLOPs", Unit.FLOPS),
         Column("bytes", Unit.BYTES),
         Column("FLOP/B", Unit.COUNT),
@@ -319,6 +319,7 @@ def _operations(roofline: Roofline, by: Grouping, top: int) -> Table:
 
 
 _TITLES = {Grouping.OP: "operation", Grouping.SCOPE: "scope", Grouping.SOURCE: "source"}
+_TEXTS = {Grouping.OP: Text.NAME, Grouping.SCOPE: Text.PATH, Grouping.SOURCE: Text.SOURCE}
 _HEADS = {
     Grouping.OP: "Operations, all runs of each together",
     Grouping.SCOPE: "Operations by scope",

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 
-__all__ = ["Keys", "keys_of", "root_of"]
+__all__ = ["Keys", "ends_alike", "keys_of", "root_of"]
 
 Keys = tuple[str, ...]
 
@@ -20,6 +20,12 @@ def keys_of(path: str) -> Keys:
     or an attribute already.
     """
     return tuple(_KEY.findall(path))
+
+
+def ends_alike(result: str, argument: str) -> bool:
+    """Whether a result lies where the leaf of an argument does, behind the argument's name."""
+    inside = keys_of(argument)[1:]
+    return bool(inside) and keys_of(result)[-len(inside) :] == inside
 
 
 def root_of(path: str) -> str:

@@ -22,13 +22,15 @@ def test_every_parameter_of_a_real_training_step_is_listed(fixtures_dir):
     outcomes = {row[0]: (row[1].value, row[2].value) for row in table(report, "totals").rows}
     assert outcomes["not aliased"] == (2, 2 * 4 * 8192 * 4)  # two of s32[4,8192]
     assert outcomes["aliased"][0] == 40
+    assert all(row[5].startswith("result ") for row in rows if row[3] == "yes")
     assert report.summary.startswith("40 of 42 parameters aliased to a result, 7.48 GiB.")
 
 
 def test_a_changed_dtype_is_told_with_the_convert(fixtures_dir):
     report = recorded(fixtures_dir, "compiled", "today", "gpu_dtype_donate.hlo")
-    ((path, role, size, donated, why),) = table(report, "parameters").rows
+    ((path, role, size, donated, why, result),) = table(report, "parameters").rows
     assert (path, role, size.value, donated) == ("a", "state", 1024 * 1024 * 4, "yes")
+    assert result == "-"
     assert why.startswith("dtype differs: goes in as f32, result 0 is bf16 (")
     assert "1 donated and not usable, 4.00 MiB." in report.summary
 

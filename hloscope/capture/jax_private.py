@@ -15,6 +15,8 @@ from typing import Any
 
 import jax
 
+from hloscope.ir.metadata import SourceLocation, users_frame
+
 __all__ = [
     "EntryNumbers",
     "argument_names",
@@ -193,21 +195,26 @@ def scope_of(equation: Any) -> str:
 def place_of(equation: Any) -> tuple[str, int] | None:
     """File and line of the user's code that an equation comes from.
 
-    The frame is the one that lowering writes into the HLO, and the file is
-    named as lowering names it. Reads ``source_info.traceback`` with
-    ``jax._src.source_info_util.user_frame``.
+    The frame is the one that an instruction's location names, out of those that
+    lowering writes into the HLO, and the file is named as lowering names it.
+    Reads ``source_info.traceback`` with ``jax._src.source_info_util.user_frames``.
     """
     try:
         from jax._src import source_info_util
 
-        frame = source_info_util.user_frame(equation.source_info.traceback)
+        frames = [
+            SourceLocation(_named_as_lowering_does(frame.file_name), frame.start_line)
+            for frame in source_info_util.user_frames(equation.source_info.traceback)
+        ]
     except (ImportError, AttributeError, TypeError):
         return None
-    if frame is None:
-        return None
+    frame = users_frame(frames)
+    return None if frame is None else (frame.file, frame.line)
+
+
+def _named_as_lowering_does(file: str) -> str:
     pattern = getattr(jax.config, "jax_hlo_source_file_canonicalization_regex", None)
-    file = re.sub(pattern, "", frame.file_name) if pattern else frame.file_name
-    return file, frame.start_line
+    return re.sub(pattern, "", file) if pattern else file
 
 
 def live_part(jaxpr: Any) -> Any | None:

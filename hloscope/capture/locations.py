@@ -10,6 +10,8 @@ import sysconfig
 from collections.abc import Iterable
 from pathlib import Path
 
+from hloscope.ir.metadata import is_library_file
+
 __all__ = ["library_folders", "shorten_paths", "source_prefix_pattern"]
 
 
@@ -24,7 +26,7 @@ def library_folders() -> tuple[str, ...]:
 
 
 def _prefixes(extra: Iterable[str]) -> list[str]:
-    """Folders to name files relative to, those that win first.
+    """Folders to name files relative to, those that win first, as regular expressions.
 
     Libraries come before the current folder, which may hold the environment
     that they lie in. An editable install has hloscope's own files under its
@@ -32,9 +34,27 @@ def _prefixes(extra: Iterable[str]) -> list[str]:
     """
     rest = sorted({*extra, *sys.path}, key=len, reverse=True)
     repository = str(Path(__file__).resolve().parents[2])
-    folders = [*library_folders(), repository, str(Path.cwd()), *rest]
-    absolute = (os.path.abspath(folder).rstrip("/") for folder in folders if folder)
-    return [folder for folder in dict.fromkeys(absolute) if folder]
+    others = (repository, str(Path.cwd()), *rest)
+    libraries = [_library(folder) for folder in map(_absolute, library_folders()) if folder]
+    plain = [rf"{re.escape(folder)}/" for folder in map(_absolute, others) if folder]
+    return list(dict.fromkeys((*libraries, *plain)))
+
+
+def _library(folder: str) -> str:
+    """Keeps the name of the folder, by which a library's file is told from the user's.
+
+    hloscope's own architectures are no library of the step that is looked at:
+    they are the step.
+    """
+    above, name = os.path.split(folder)
+    if not is_library_file(f"{name}/"):
+        return rf"{re.escape(folder)}/"
+    inside = rf"{re.escape(folder)}/(?={__name__.partition('.')[0]}/)"
+    return rf"{inside}|{re.escape(above.rstrip('/'))}/(?={re.escape(name)}/)"
+
+
+def _absolute(folder: str) -> str:
+    return os.path.abspath(folder).rstrip("/") if folder else ""
 
 
 def source_prefix_pattern(extra: Iterable[str] = ()) -> str:
@@ -46,8 +66,8 @@ def source_prefix_pattern(extra: Iterable[str] = ()) -> str:
     Args:
         extra: More folders whose files are named relative to them.
     """
-    known = "|".join(re.escape(folder) for folder in _prefixes(extra))
-    return rf"^(?:(?:{known})/|/(?:[^/]+/)*(?=[^/]+/[^/]+$)|/(?=[^/]+$))"
+    known = "|".join(_prefixes(extra))
+    return rf"^(?:{known}|/(?:[^/]+/)*(?=[^/]+/[^/]+$)|/(?=[^/]+$))"
 
 
 def shorten_paths(text: str) -> str:

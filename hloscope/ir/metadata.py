@@ -2,13 +2,22 @@
 
 from __future__ import annotations
 
+import functools
 import re
-from collections.abc import Iterator
-from dataclasses import dataclass
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass, replace
 
 from hloscope.ir.scan import unescape
 
-__all__ = ["Metadata", "SourceLocation", "StackFrame", "StackFrames", "parse_metadata"]
+__all__ = [
+    "Metadata",
+    "SourceLocation",
+    "StackFrame",
+    "StackFrames",
+    "is_library_file",
+    "parse_metadata",
+    "users_frame",
+]
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,6 +53,39 @@ class SourceLocation:
 
     def __str__(self) -> str:
         return f"{self.file}:{self.line}"
+
+
+_LIBRARY = re.compile(
+    r"^(?:.*[/\\])?(?:(?:site|dist)-packages|python3\.\d+|<frozen [^>]*>)(?:[/\\]|$)"
+)
+
+
+@functools.lru_cache(maxsize=4096)
+def is_library_file(file: str) -> bool:
+    """Whether a file was installed with a package or with Python, by the folder it lies in."""
+    return _LIBRARY.match(file) is not None
+
+
+def users_frame(stack: Iterable[SourceLocation]) -> SourceLocation | None:
+    """The innermost frame outside of libraries; without one, the innermost of all.
+
+    A layer's product happens in the library that has the layer, and nobody can
+    change that line; the line that calls the layer is the one to look at.
+
+    Args:
+        stack: Frames, innermost first.
+
+    Returns:
+        The frame; a library's file is named from its package on.
+    """
+    innermost = None
+    for frame in stack:
+        if not is_library_file(frame.file):
+            return frame
+        innermost = innermost or frame
+    if innermost is None:
+        return None
+    return replace(innermost, file=_LIBRARY.sub("", innermost.file))
 
 
 @dataclass(frozen=True, slots=True)

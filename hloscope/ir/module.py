@@ -28,7 +28,13 @@ from hloscope.ir.attributes import (
 from hloscope.ir.backend_config import parse_backend_config
 from hloscope.ir.header import Alias, Donor, ModuleHeader
 from hloscope.ir.literal import Literal
-from hloscope.ir.metadata import Metadata, SourceLocation, StackFrames, parse_metadata
+from hloscope.ir.metadata import (
+    Metadata,
+    SourceLocation,
+    StackFrames,
+    parse_metadata,
+    users_frame,
+)
 from hloscope.ir.replica_groups import Groups, parse_replica_groups
 from hloscope.ir.scan import ScanError, split_list, unescape
 from hloscope.ir.shape import Shape
@@ -262,8 +268,8 @@ class Instruction:
 
     @property
     def location(self) -> SourceLocation | None:
-        """The innermost Python frame, if known."""
-        return next(iter(self.stack), None)
+        """The user's innermost Python line, else the innermost of all, if any is known."""
+        return users_frame(self.stack)
 
     @property
     def backend_config(self) -> dict[str, Any]:

@@ -19,6 +19,7 @@ __all__ = [
     "Status",
     "Suppressed",
     "Table",
+    "Text",
     "Trust",
     "Unit",
     "Verdict",
@@ -174,12 +175,32 @@ class Verdict:
     rules: tuple[str, ...] = ()
 
 
+class Text(Enum):
+    """What the text of a column is, which says how it may be shortened."""
+
+    PLAIN = "plain"
+    NAME = "name"  # of an instruction
+    PATH = "path"  # of a pytree leaf, or a scope
+    SOURCE = "source"  # file and line
+    ARRAY = "array"  # dtype and shape
+
+
 @dataclass(frozen=True, slots=True)
 class Column:
-    """A table column; numbers in it have ``unit``, text columns have ``None``."""
+    """A table column.
+
+    Attributes:
+        title: Its head.
+        unit: Of the numbers in it; ``None`` for text.
+        text: What its text is.
+        spare: Whether it may be left out where there is no room for it. What is
+            left out is still in the JSON document.
+    """
 
     title: str
     unit: Unit | None = None
+    text: Text = Text.PLAIN
+    spare: bool = False
 
 
 @dataclass(frozen=True, slots=True)

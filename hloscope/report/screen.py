@@ -14,7 +14,7 @@ from rich.text import Text
 __all__ = ["PIPE_WIDTH", "Screen"]
 
 PIPE_WIDTH = 80
-_NARROWEST, _WIDEST = 60, 120
+_NARROWEST, _WIDEST = 60, 160
 
 Span = tuple[str, str]  # text and rich style; an empty style is plain
 
@@ -32,8 +32,8 @@ class Screen:
 
     Args:
         stream: Where to write.
-        width: Columns to lay out for; the terminal's by default, and 80 where
-            the stream is no terminal.
+        width: Columns to lay out for; by default ``COLUMNS`` where it is set, else
+            the terminal's, and 80 where the stream is no terminal.
         color: Whether styles become escape codes; by default only on a
             terminal, unless ``NO_COLOR`` is set or the terminal is dumb.
     """
@@ -46,8 +46,9 @@ class Screen:
             dumb = os.environ.get("TERM") == "dumb"
             color = terminal and not dumb and not os.environ.get("NO_COLOR")
         if width is None:
+            asked = terminal or os.environ.get("COLUMNS", "").isdecimal()
             columns = shutil.get_terminal_size((PIPE_WIDTH, 24)).columns
-            width = max(_NARROWEST, min(columns, _WIDEST)) if terminal else PIPE_WIDTH
+            width = max(_NARROWEST, min(columns, _WIDEST)) if asked else PIPE_WIDTH
         self.width = width
         self._empty = True
         self._console = _Console(

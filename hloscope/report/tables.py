@@ -3,41 +3,48 @@
 from __future__ import annotations
 
 import textwrap
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
 from string import ascii_lowercase
 
-from hloscope.pipeline.findings import Quantity, Table
+from hloscope.pipeline.findings import Column, Quantity, Table, Text
 from hloscope.report.quantities import basis_text, value_text
 from hloscope.report.screen import Screen
-from hloscope.units import shorten_middle
+from hloscope.report.shortening import ENOUGH, LEAST, plain_path, shorten
 
 __all__ = ["draw_table"]
 
 _GAP = "  "
-_NARROWEST = 12  # a text column is shortened to no less
-_NARROWEST_LAST = 24  # nor wrapped to less
+_NARROWEST_WRAPPED = 24  # a last column of text is wrapped to no less
 
 
 def draw_table(screen: Screen, table: Table) -> None:
     """Write a table's title, head, rows and note within the screen's width.
 
-    A last column of text wraps; other text gives way in its middle. How a number
-    is known stands below the table, under a letter.
+    A last column of plain text wraps; other text is shortened, and spare columns
+    are left out where that is not enough. How a number is known stands below the
+    table, under a letter.
     """
     if table.title:
         screen.line((table.title, "bold"))
-    numeric = [
-        column.unit is not None or any(isinstance(row[place], Quantity) for row in table.rows)
-        for place, column in enumerate(table.columns)
-    ]
     (titles, *rows), legend = _texts(table)
     if rows:
-        widths = _widths([titles, *rows], numeric, screen.width)
-        for line in _lines(titles, widths, numeric):
-            screen.line((line, "dim"))
-        for row in rows:
-            for line in _lines(row, widths, numeric):
-                screen.line(line)
+        numeric = [
+            column.unit is not None or any(isinstance(row[place], Quantity) for row in table.rows)
+            for place, column in enumerate(table.columns)
+        ]
+        everything = [
+            _Layout.of(column, [line[place] for line in (titles, *rows)], is_number)
+            for place, (column, is_number) in enumerate(zip(table.columns, numeric, strict=True))
+        ]
+        columns = _fit(everything, screen.width)
+        for number in range(len(rows) + 1):
+            for line in _lines(columns, number):
+                screen.line((line, "" if number else "dim"))
+        left_out = [column.cells[0] for column in everything if column not in columns]
+        if left_out:
+            names = ", ".join(left_out)
+            screen.hanging([], f"no room for: {names}; a wider terminal or --json has it", "dim")
     for mark, basis in legend:
         screen.hanging([(f"{mark} ", "dim")], basis, "dim")
     if table.note:
@@ -79,41 +86,91 @@ def _texts(table: Table) -> tuple[list[list[str]], list[tuple[str, str]]]:
     return [titles, *rows], [(mark, basis) for basis, mark in marks.items()]
 
 
-def _widths(rows: Sequence[Sequence[str]], numeric: Sequence[bool], width: int) -> list[int]:
-    """Each column as wide as its widest cell; where that is too wide, text gives way.
+@dataclass(slots=True, eq=False)
+class _Layout:
+    """A column as it is drawn.
 
-    The last column first, since it wraps; then whichever is the widest.
+    Attributes:
+        cells: Its title, then its text in every row.
+        kind: How text is shortened; ``None`` for numbers, which are not.
+        spare: Whether it may be left out.
+        width: Characters that it gets.
+        least: Characters that it needs.
+        enough: Characters below which spare columns make room for it.
     """
-    widths = [max(len(row[place]) for row in rows) for place in range(len(numeric))]
-    last = len(numeric) - 1
-    least = [widths[p] if numeric[p] else min(widths[p], _NARROWEST) for p in range(len(numeric))]
-    excess = sum(widths) + len(_GAP) * last - width
-    if excess > 0 and not numeric[last]:
-        given = min(excess, max(widths[last] - _NARROWEST_LAST, 0))
-        widths[last] -= given
-        excess -= given
-    while excess > 0:
-        widest = max(range(len(widths)), key=lambda place: widths[place] - least[place])
-        if widths[widest] == least[widest]:
+
+    cells: list[str]
+    kind: Text | None
+    spare: bool
+    width: int
+    least: int
+    enough: int
+
+    @classmethod
+    def of(cls, column: Column, cells: list[str], is_number: bool) -> _Layout:
+        width = max(map(len, cells))
+        if is_number:
+            return cls(cells, None, column.spare, width, width, width)
+        least, enough = min(width, LEAST[column.text]), min(width, ENOUGH[column.text])
+        return cls(cells, column.text, column.spare, width, least, enough)
+
+    def write_paths_plainly(self) -> None:
+        """Take the quotes and brackets of pytree paths away, to save room."""
+        if self.kind is Text.PATH:
+            title, *paths = self.cells
+            self.cells = [title, *map(plain_path, paths)]
+            self.width = max(map(len, self.cells))
+            self.least, self.enough = min(self.least, self.width), min(self.enough, self.width)
+
+
+def _fit(columns: Sequence[_Layout], width: int) -> list[_Layout]:
+    """Give each column its width, and leave spare ones out if need be.
+
+    Every column is as wide as its widest cell. Where that is too much, the last
+    one gives way first if it wraps, then whichever is furthest above its least.
+    """
+    kept = list(columns)
+
+    def excess(sizes: Iterable[int]) -> int:
+        return sum(sizes) + len(_GAP) * (len(kept) - 1) - width
+
+    if excess(column.width for column in kept) > 0:
+        for column in kept:
+            column.write_paths_plainly()
+
+    while excess(column.enough for column in kept) > 0:
+        spare = next((column for column in reversed(kept) if column.spare), None)
+        if spare is None:
             break
-        widths[widest] -= 1
-        excess -= 1
-    return widths
+        kept.remove(spare)
+    last = kept[-1]
+    if last.kind is Text.PLAIN and any(" " in cell for cell in last.cells):
+        over = excess(column.width for column in kept)
+        last.width -= min(max(over, 0), max(last.width - _NARROWEST_WRAPPED, 0))
+    for _ in range(excess(column.width for column in kept)):
+        widest = max(kept, key=lambda column: column.width - column.least)
+        if widest.width == widest.least:
+            break
+        widest.width -= 1
+    return kept
 
 
-def _lines(cells: Sequence[str], widths: Sequence[int], numeric: Sequence[bool]) -> list[str]:
+def _lines(columns: Sequence[_Layout], number: int) -> list[str]:
+    """A row of the table as one line, or as several where its last cell wraps."""
     shown = []
-    last = len(cells) - 1
-    for place, (cell, width) in enumerate(zip(cells, widths, strict=True)):
-        if numeric[place]:
+    for column in columns:
+        cell, width = column.cells[number], column.width
+        if column.kind is None:
             shown.append([cell.rjust(width)])
-        elif place == last and " " in cell:
+        elif column is columns[-1] and column.kind is Text.PLAIN and " " in cell:
             shown.append(textwrap.wrap(cell, width, break_on_hyphens=False))
         else:
-            shown.append([shorten_middle(cell, width).ljust(width)])
-    blank = [" " * width for width in widths]
-    height = max(len(column) for column in shown)
+            shown.append([shorten(cell, width, column.kind).ljust(width)])
+    height = max(len(lines) for lines in shown)
     return [
-        _GAP.join(c[n] if n < len(c) else blank[p] for p, c in enumerate(shown)).rstrip()
+        _GAP.join(
+            lines[n] if n < len(lines) else " " * column.width
+            for column, lines in zip(columns, shown, strict=True)
+        ).rstrip()
         for n in range(height)
     ]

@@ -12,12 +12,14 @@ from hloscope.pipeline.findings import (
     Report,
     Severity,
     Status,
+    Text,
     Trust,
     Verdict,
 )
 from hloscope.pipeline.rules import Rule
 from hloscope.report.quantities import quantity_text
 from hloscope.report.screen import Screen
+from hloscope.report.shortening import shorten
 from hloscope.report.tables import draw_table
 
 __all__ = ["SHOWN_PER_CODE", "write", "write_rule"]
@@ -155,14 +157,14 @@ def _finding(screen: Screen, finding: Finding) -> None:
     hlo = site.instruction and (
         f"%{site.instruction} in {site.computation}" if site.computation else f"%{site.instruction}"
     )
-    for label, text in (
-        ("at", place),
-        ("scope", site.op_name),
-        ("leaf", site.leaf),
-        ("hlo", hlo or site.computation),
+    for label, text, kind in (
+        ("at", place, Text.SOURCE),
+        ("scope", site.op_name, Text.PATH),
+        ("leaf", site.leaf, Text.PATH),
+        ("hlo", hlo or site.computation, Text.NAME),
     ):
         if text:
-            _labelled(screen, label, units.shorten_middle(text, room))
+            _labelled(screen, label, shorten(text, room, kind))
     quantities = list(finding.evidence)
     if finding.cost is not None and not any(q.name == finding.cost.name for q in quantities):
         quantities.append(finding.cost)

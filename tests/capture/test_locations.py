@@ -22,9 +22,15 @@ def test_a_file_below_the_current_folder_is_named_from_there(shortened, tmp_path
     assert shortened(f"{tmp_path}/examples/train.py") == "examples/train.py"
 
 
-def test_a_library_is_named_from_its_folder(shortened):
-    assert shortened(jax.__file__) == "jax/__init__.py"
-    assert shortened(os.__file__) == "os.py"
+def test_a_library_is_named_from_the_folder_that_tells_it_as_one(shortened):
+    assert shortened(jax.__file__) == "site-packages/jax/__init__.py"
+    assert re.fullmatch(r"python3\.\d+/os\.py", shortened(os.__file__))
+
+
+def test_an_installed_hloscope_is_no_library_of_the_step_that_it_holds(shortened):
+    packages = os.path.dirname(os.path.dirname(jax.__file__))
+    assert shortened(f"{packages}/hloscope/models/unet.py") == "hloscope/models/unet.py"
+    assert shortened(f"{packages}/hloscopes/a.py") == "site-packages/hloscopes/a.py"
 
 
 def test_an_environment_below_the_current_folder_is_still_a_library(tmp_path, monkeypatch):
@@ -33,7 +39,8 @@ def test_an_environment_below_the_current_folder_is_still_a_library(tmp_path, mo
         "hloscope.capture.locations.library_folders", lambda: (str(inside), "/usr/lib")
     )
     monkeypatch.chdir(tmp_path)
-    assert re.sub(source_prefix_pattern(), "", f"{inside}/optax/base.py") == "optax/base.py"
+    short = re.sub(source_prefix_pattern(), "", f"{inside}/optax/base.py")
+    assert short == "site-packages/optax/base.py"
 
 
 def test_the_deepest_of_the_other_folders_wins(shortened):

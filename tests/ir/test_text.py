@@ -129,6 +129,27 @@ def test_a_table_that_prints_parents_as_the_protobuf_has_them_is_told_by_its_zer
     assert [frame.file for frame in add.stack] == ["layers/dense.py", "model.py"]
 
 
+@pytest.mark.parametrize(
+    ("innermost", "shown"),
+    [
+        ("/opt/venv/lib/python3.12/site-packages/flax/nnx/linear.py", "model.py:20"),
+        ("dist-packages/flax/nnx/linear.py", "model.py:20"),
+        ("/usr/lib/python3.12/functools.py", "model.py:20"),
+        ("my_site-packages/dense.py", "my_site-packages/dense.py:7"),
+    ],
+)
+def test_the_line_of_a_librarys_work_is_where_the_users_code_calls_it(innermost, shown):
+    add = parse_text(MODULE.replace("layers/dense.py", innermost)).computations["fused"]["add.0"]
+    assert add.stack[0].file == innermost
+    assert str(add.location) == shown
+
+
+def test_work_that_a_library_starts_by_itself_is_named_from_its_package_on():
+    text = MODULE.replace("layers/dense.py", "/v/lib/python3.12/site-packages/optax/a.py")
+    text = text.replace("model.py", "/v/lib/python3.12/site-packages/optax/b.py")
+    assert str(parse_text(text).computations["fused"]["add.0"].location) == "optax/a.py:7"
+
+
 def test_inline_source_locations_of_older_modules_are_read():
     module = parse_text(
         entry('p = f32[] parameter(0), metadata={op_name="x" source_file="a.py" source_line=3}\n')

@@ -4,7 +4,7 @@ import re
 
 import pytest
 
-from hloscope.pipeline.findings import Basis, Category, Column, Quantity, Report, Table, Unit
+from hloscope.pipeline.findings import Basis, Category, Column, Quantity, Report, Table, Text, Unit
 from hloscope.pipeline.rules import SECTIONS, RuleRegistry
 from hloscope.report import terminal
 
@@ -40,7 +40,7 @@ def test_the_report_reads_from_verdict_to_evidence_to_fix_to_trust(report):
         "\n"
         "HS301 warning: A literal of real data is baked into the executable.\n"
         "  at       train.py:41\n"
-        "  scope    jit(train_step)/transpose(...xxxxxxxxxxxxxxxxxxxxxxxxxxxx/dot_general\n"
+        "  scope    jit(train_step)/transpose(jvp(UNet))/down_blocks_1/../dot_general\n"
         "  leaf     state['params']['table']\n"
         "  hlo      %constant.3 in main.7\n"
         "  evidence size 12.0 MiB, time 12.5 ms (modelled: roofline), copies unknown\n"
@@ -151,6 +151,36 @@ def test_how_a_tables_numbers_are_known_stands_below_it_under_a_letter():
         "call       unknown\n"
         "[a] modelled: its author\n"
     )
+
+
+def spacious() -> Table:
+    columns = (
+        Column("buffer", text=Text.NAME, spare=True),
+        Column("leaf", text=Text.PATH),
+        Column("bytes", Unit.BYTES),
+    )
+    leaf = "state['opt_state'][0].mu['decoder']['layers']['mlp']['up_projection']['kernel']"
+    row = ("a_fusion_with_a_very_long_name.12", leaf, Quantity("bytes", 2048, Unit.BYTES))
+    return Table("t", "Buffers", columns, (row,))
+
+
+def test_a_spare_column_gives_way_and_is_said_to_be_missing(monkeypatch):
+    report = Report("memory", "", {}, tables=(spacious(),))
+    monkeypatch.setenv("COLUMNS", "60")
+    assert written(report).splitlines() == [
+        "Buffers",
+        "leaf                                                   bytes",
+        "state/opt_state/../layers/mlp/up_projection/kernel  2.00 KiB",
+        "no room for: buffer; a wider terminal or --json has it",
+    ]
+
+
+def test_with_room_nothing_is_left_out_or_shortened(monkeypatch):
+    monkeypatch.setenv("COLUMNS", "160")
+    text = written(Report("memory", "", {}, tables=(spacious(),)))
+    assert "a_fusion_with_a_very_long_name.12" in text
+    assert "state['opt_state'][0].mu['decoder']" in text
+    assert "no room" not in text
 
 
 def test_a_table_without_rows_is_its_note():

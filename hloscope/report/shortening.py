@@ -1,0 +1,108 @@
+"""Long names cut to a width, each kind of name where it says least."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Mapping
+
+from hloscope.pipeline.findings import Text
+from hloscope.units import shorten_middle
+
+__all__ = ["ENOUGH", "LEAST", "plain_path", "shorten"]
+
+LEAST: Mapping[Text, int] = {
+    Text.PLAIN: 12,
+    Text.NAME: 12,
+    Text.PATH: 20,
+    Text.SOURCE: 15,
+    Text.ARRAY: 20,
+}
+"""Columns below which a text of each kind says nothing any more."""
+
+ENOUGH: Mapping[Text, int] = {
+    Text.PLAIN: 12,
+    Text.NAME: 16,
+    Text.PATH: 34,
+    Text.SOURCE: 20,
+    Text.ARRAY: 24,
+}
+"""Columns in which texts of each kind can mostly be told apart."""
+
+_GAP = ".."
+_MOST_KEYS = 60
+_VARIABLE = ".value"  # how flax's variables end
+
+# As in hloscope.passes.pytree_paths: an attribute, an index or quoted key, a first name.
+_KEY = re.compile(r"""\.([^.\[\]]+)|\[(?:'((?:[^'\\]|\\.)*)'|"((?:[^"\\]|\\.)*)"|([^\]]*))\]""")
+
+
+def shorten(text: str, width: int, kind: Text) -> str:
+    """A text in at most ``width`` columns.
+
+    A source line loses the folders in front of its file, a path the keys or
+    scopes in its middle; what is still too long loses letters in its middle.
+
+    Args:
+        text: What to shorten; it is given back as it is if it fits.
+        width: Columns.
+        kind: What the text is.
+    """
+    if len(text) <= width:
+        return text
+    return shorten_middle(_SHORTER.get(kind, _as_it_is)(text, width), width)
+
+
+def _as_it_is(text: str, width: int) -> str:
+    del width
+    return text
+
+
+def _source(text: str, width: int) -> str:
+    """``a/b/model.py:12`` as the longest of its ends that fits."""
+    parts = text.split("/")
+    while len(parts) > 1 and len("/".join(parts)) > width:
+        del parts[0]
+    return "/".join(parts)
+
+
+def plain_path(text: str) -> str:
+    """A pytree path with plain keys between slashes: ``state['mu'][0].value`` as ``state/mu/0``.
+
+    The ``value`` of a variable is left out. A scope is given back as it is.
+    """
+    return "/".join(_keys(text))
+
+
+def _path(text: str, width: int) -> str:
+    """A scope or pytree path without its middle.
+
+    Of all runs of keys that could go, the first key and the last apart, the one
+    goes that takes the fewest letters with it.
+    """
+    keys = _keys(text)
+    whole = "/".join(keys)
+    if len(whole) <= width or len(keys) > _MOST_KEYS:
+        return whole
+    best = ""
+    for head in range(1, len(keys) - 1):
+        for tail in range(head + 1, len(keys)):
+            shown = "/".join((*keys[:head], _GAP, *keys[tail:]))
+            if len(best) < len(shown) <= width:
+                best = shown
+                break
+    return best or "/".join((_GAP, keys[-1])) if len(keys) > 1 else whole
+
+
+def _keys(text: str) -> list[str]:
+    if "[" not in text:
+        return text.split("/")
+    first = re.match(r"[^.\[]+", text)
+    keys = [first.group()] if first else []
+    for groups in _KEY.findall(text, first.end() if first else 0):
+        keys.append(next((group for group in groups if group), ""))
+    if len(keys) > 1 and text.endswith(_VARIABLE):
+        del keys[-1]
+    return keys
+
+
+_SHORTER: Mapping[Text, Callable[[str, int], str]] = {Text.SOURCE: _source, Text.PATH: _path}
