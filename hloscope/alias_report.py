@@ -239,7 +239,12 @@ def _missed(missed: Sequence[MissedDonation], top: int) -> Table:
     return Table(
         "missed",
         "Results that could have had an argument's buffer",
-        (Column("bytes", Unit.BYTES), Column("result", text=Text.PATH), Column("argument", text=Text.PATH), Column("how known")),
+        (
+            Column("bytes", Unit.BYTES),
+            Column("result", text=Text.PATH),
+            Column("argument", text=Text.PATH),
+            Column("how known"),
+        ),
         tuple(
             (
                 Quantity("bytes", one.bytes, Unit.BYTES),

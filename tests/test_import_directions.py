@@ -39,7 +39,7 @@ ALLOWED = {
         *("flop_answers", "flop_breakdown", "flop_view"),
     },
 }
-TOP = {"api", "cli", "__init__", "__main__"}  # these may import everything
+TOP = {"api", "sources", "cli", "__init__", "__main__"}  # these may import everything
 
 JAX = {"jax", "jaxlib", "flax", "optax"}
 MAY_IMPORT_JAX = {"capture", "models"}

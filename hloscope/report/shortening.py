@@ -98,8 +98,8 @@ def _keys(text: str) -> list[str]:
         return text.split("/")
     first = re.match(r"[^.\[]+", text)
     keys = [first.group()] if first else []
-    for groups in _KEY.findall(text, first.end() if first else 0):
-        keys.append(next((group for group in groups if group), ""))
+    found = _KEY.findall(text, first.end() if first else 0)
+    keys += [next((group for group in groups if group), "") for groups in found]
     if len(keys) > 1 and text.endswith(_VARIABLE):
         del keys[-1]
     return keys
