@@ -19,8 +19,8 @@ from hloscope.pipeline.session import Session
 from hloscope.sources import Loadable, LoadOptions, Progress, Subject, list_modules, load
 
 if TYPE_CHECKING:
-    from hloscope.flop_view import Grouping as FlopGrouping
-    from hloscope.roofline_report import Grouping
+    from hloscope.answers.flop_view import Grouping as FlopGrouping
+    from hloscope.answers.roofline import Grouping
 
 __all__ = [
     "LoadOptions",
@@ -90,7 +90,7 @@ def alias(
         Unavailable: Which argument is which parameter is not known.
         HloscopeError: As for :func:`load`.
     """
-    from hloscope.alias_report import SHOWN, report_aliases
+    from hloscope.answers.alias import SHOWN, report_aliases
 
     subject = load(source, progress=progress, **options)
     session = _session(subject, progress)
@@ -125,7 +125,7 @@ def constants(
     """
     from dataclasses import replace
 
-    from hloscope.constants_report import SHOWN, report_constants
+    from hloscope.answers.constants import SHOWN, report_constants
 
     limits = _configured(config).limits
     if smallest is not None:
@@ -185,7 +185,7 @@ def dtypes(
         UsageError: The configuration is wrong.
         HloscopeError: As for :func:`load`.
     """
-    from hloscope.dtype_report import SHOWN, report_dtypes
+    from hloscope.answers.dtypes import SHOWN, report_dtypes
 
     chosen = _configured(config)
     subject = load(source, progress=progress, **options)
@@ -236,8 +236,8 @@ def flops(
         UsageError: ``by`` or ``causal`` is none of the words that there are.
         HloscopeError: As for :func:`load`.
     """
-    from hloscope.flop_report import report_flops
-    from hloscope.flop_view import FlopView
+    from hloscope.answers.flop_view import FlopView
+    from hloscope.answers.flops import report_flops
 
     view = FlopView.of(by=by, depth=depth, top=top, causal=causal, everything=everything)
     subject = load(source, progress=progress, **options)
@@ -260,10 +260,10 @@ def survey_flops(
     Raises:
         HloscopeError: The target cannot be compiled for, or an option is wrong.
     """
+    from hloscope.answers.flop_answers import Answers, find_answers
+    from hloscope.answers.flop_survey import survey_flops as survey
+    from hloscope.answers.flop_view import FlopView
     from hloscope.capture.request import CaptureRequest, Source, SourceKind
-    from hloscope.flop_answers import Answers, find_answers
-    from hloscope.flop_survey import survey_flops as survey
-    from hloscope.flop_view import FlopView
     from hloscope.models import registry
 
     view = FlopView.of(by=None, depth=1, top=None, causal=causal, everything=False)
@@ -310,8 +310,8 @@ def roofline(
         TargetError: There is no such chip.
         HloscopeError: As for :func:`load`.
     """
+    from hloscope.answers.roofline import SHOWN, Grouping, chip_for, report_roofline
     from hloscope.chips import Chip
-    from hloscope.roofline_report import SHOWN, Grouping, chip_for, report_roofline
 
     try:
         grouping = Grouping(by)
@@ -354,11 +354,11 @@ def memory(
         TargetError: There is no such chip.
         HloscopeError: As for :func:`load`.
     """
+    from hloscope.answers.memory import SHOWN, report_memory
+    from hloscope.answers.memory_plot import plot_memory
+    from hloscope.answers.roofline import chip_for, is_chip_known
     from hloscope.chips import Chip
-    from hloscope.memory_plot import plot_memory
-    from hloscope.memory_report import SHOWN, report_memory
     from hloscope.passes.memory_use import MemoryUse
-    from hloscope.roofline_report import chip_for, is_chip_known
 
     subject = load(source, progress=progress, **options)
     known = chip_for(subject, chip) if chip is not None or is_chip_known(subject) else None

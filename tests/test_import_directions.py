@@ -23,21 +23,8 @@ ALLOWED = {
     "subjects": {"errors", "chips", "ir", "pipeline", "capture"},
     "listings": {"pipeline", "models"},
     "targets": {"errors", "units", "chips", "pipeline", "capture"},
-    "memory_plot": {"units", "passes"},
-    "alias_report": {"errors", "ir", "units", "pipeline", "passes"},
-    "constants_report": {"units", "pipeline", "passes"},
-    "memory_report": {"errors", "units", "chips", "pipeline", "passes", "flop_breakdown"},
-    "dtype_report": {"units", "ir", "pipeline", "passes"},
-    "roofline_report": {"errors", "units", "chips", "pipeline", "passes"},
-    "flop_view": {"errors"},
-    "flop_breakdown": {"pipeline", "passes", "flop_view"},
-    "flop_answers": {"errors", "ir", "pipeline", "passes"},
-    "flop_survey": {"errors", "flop_answers", "pipeline"},
+    "answers": {"errors", "units", "chips", "ir", "pipeline", "passes"},
     "flop_models": {"ir", "pipeline", "passes"},
-    "flop_report": {
-        *("errors", "units", "ir", "pipeline", "passes"),
-        *("flop_answers", "flop_breakdown", "flop_view"),
-    },
 }
 TOP = {"api", "sources", "cli", "__init__", "__main__"}  # these may import everything
 

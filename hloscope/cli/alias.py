@@ -7,7 +7,7 @@ from typing import Annotated
 
 import typer
 
-from hloscope.alias_report import SHOWN
+from hloscope.answers.alias import SHOWN
 from hloscope.cli.answer import answer
 from hloscope.cli.lazy import SectionedCommand
 from hloscope.cli.options import OutputOptions, SourceOptions, spread

@@ -7,10 +7,10 @@ from typing import Annotated
 
 import typer
 
+from hloscope.answers.constants import SHOWN
 from hloscope.cli.answer import answer
 from hloscope.cli.lazy import SectionedCommand
 from hloscope.cli.options import ConfigOptions, OutputOptions, SourceOptions, spread
-from hloscope.constants_report import SHOWN
 
 __all__ = ["app"]
 

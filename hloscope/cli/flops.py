@@ -8,13 +8,13 @@ from typing import Annotated
 
 import typer
 
+from hloscope.answers.flop_view import DEPTH, Grouping
 from hloscope.cli.answer import answer
 from hloscope.cli.lazy import SectionedCommand
 from hloscope.cli.options import OutputOptions, SourceOptions, spread
 from hloscope.cli.output import print_report
 from hloscope.cli.progress import PhaseProgress
 from hloscope.errors import UsageError
-from hloscope.flop_view import DEPTH, Grouping
 
 __all__ = ["app"]
 

@@ -7,10 +7,10 @@ from typing import Annotated
 
 import typer
 
+from hloscope.answers.memory import AT_PEAK, SHOWN
 from hloscope.cli.answer import answer
 from hloscope.cli.lazy import SectionedCommand
 from hloscope.cli.options import OutputOptions, SourceOptions, spread
-from hloscope.memory_report import AT_PEAK, SHOWN
 
 __all__ = ["app"]
 

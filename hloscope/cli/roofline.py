@@ -7,10 +7,10 @@ from typing import Annotated
 
 import typer
 
+from hloscope.answers.roofline import SHOWN, Grouping
 from hloscope.cli.answer import answer
 from hloscope.cli.lazy import SectionedCommand
 from hloscope.cli.options import OutputOptions, SourceOptions, spread
-from hloscope.roofline_report import SHOWN, Grouping
 
 __all__ = ["app"]
 

@@ -6,7 +6,7 @@ import re
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 
-from hloscope.flop_view import DEPTH, Grouping
+from hloscope.answers.flop_view import DEPTH, Grouping
 from hloscope.passes.flops.ledger import FlopLedger, FlopRow, UnknownCalls
 from hloscope.passes.flops.totals import NOTHING, FlopTotal
 from hloscope.passes.multiplicity import Times

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 
+from hloscope.answers.flop_answers import Answers, ratio
 from hloscope.errors import HloscopeError
-from hloscope.flop_answers import Answers, ratio
 from hloscope.pipeline.audit import plural
 from hloscope.pipeline.findings import Basis, Column, Quantity, Report, Table, Unit
 from hloscope.pipeline.session import AnalysisFailedError

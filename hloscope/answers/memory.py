@@ -6,9 +6,9 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import TypeVar
 
 from hloscope import units
+from hloscope.answers.flop_breakdown import collapse_scope
 from hloscope.chips import Chip
 from hloscope.errors import Unavailable, UsageError
-from hloscope.flop_breakdown import collapse_scope
 from hloscope.passes.batch_fit import LINEAR, BatchFit
 from hloscope.passes.buffer_kinds import BufferKind, BufferKinds, named_origin
 from hloscope.passes.live_ranges import LiveRanges

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from hloscope import units
-from hloscope.flop_answers import Answers, answers_table, find_answers, ratio, walks
-from hloscope.flop_breakdown import breakdown, instructions, launches, unknown_calls
-from hloscope.flop_view import FlopView, Grouping
+from hloscope.answers.flop_answers import Answers, answers_table, find_answers, ratio, walks
+from hloscope.answers.flop_breakdown import breakdown, instructions, launches, unknown_calls
+from hloscope.answers.flop_view import FlopView, Grouping
 from hloscope.ir.jaxpr_count import JaxprCount
 from hloscope.passes.flops.counts import HEADLINE
 from hloscope.passes.flops.elementwise import ElementwiseLedger

@@ -5,10 +5,10 @@ import json
 import pytest
 
 import hloscope
+from hloscope.answers.flop_breakdown import collapse_scope
 from hloscope.api import survey_flops
 from hloscope.capture.artifact import Artifact
 from hloscope.errors import CaptureError, TargetError, UsageError
-from hloscope.flop_breakdown import collapse_scope
 from hloscope.ir import InputLeaf, OutputLeaf, Role, Signature
 from hloscope.ir.jaxpr_count import JaxprCount, JaxprFlops, JaxprSite, UncountedPrimitive
 from hloscope.pipeline.findings import Basis

@@ -8,11 +8,11 @@ from pathlib import Path
 
 import pytest
 
+from hloscope.answers.flop_answers import Answers, find_answers
 from hloscope.api import load
 from hloscope.capture.plugins import find_plugins
 from hloscope.chips import parse_target
 from hloscope.errors import TargetError
-from hloscope.flop_answers import Answers, find_answers
 from hloscope.passes.flop_gap import Reason
 from hloscope.pipeline.loading import load_passes
 from hloscope.pipeline.session import Session

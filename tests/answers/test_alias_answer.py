@@ -1,7 +1,7 @@
 import pytest
 
 import hloscope
-from hloscope import alias_report
+from hloscope.answers import alias
 from hloscope.ir import parse_text
 from hloscope.subjects import ModuleSubject
 
@@ -56,7 +56,7 @@ def test_rows_that_are_cut_are_counted():
     assert report.summary == "0 of 5 parameters aliased to a result."
 
 
-@pytest.mark.parametrize("top", [0, alias_report.SHOWN])
+@pytest.mark.parametrize("top", [0, alias.SHOWN])
 def test_a_captured_architecture_is_aliased_whole(capture_arch, top):
     from hloscope.subjects import ArtifactSubject
 

@@ -1,0 +1,1 @@
+"""What each command says: its report, made from what the passes found."""
