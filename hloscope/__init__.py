@@ -9,6 +9,7 @@ The public API, loaded on first use so that ``import hloscope`` costs nothing:
 * :func:`dtypes` says in which types it multiplies, adds up and converts;
 * :func:`roofline` holds a program against a chip: a floor for its time;
 * :func:`memory` says what a program takes at its peak, and for what;
+* :func:`collectives` lists what devices send each other, and what of it is exposed;
 * :func:`constants` lists what is baked into the executable;
 * :func:`check` tests one promise, such as ``donation``;
 * :class:`Step` is what a user's file may hold, :class:`Report` what they return.
@@ -20,7 +21,18 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from hloscope.api import alias, audit, check, constants, dtypes, flops, load, memory, roofline
+    from hloscope.api import (
+        alias,
+        audit,
+        check,
+        collectives,
+        constants,
+        dtypes,
+        flops,
+        load,
+        memory,
+        roofline,
+    )
     from hloscope.capture.step import Step
     from hloscope.errors import HloscopeError
     from hloscope.pipeline.findings import Report
@@ -33,6 +45,7 @@ __all__ = [
     "alias",
     "audit",
     "check",
+    "collectives",
     "constants",
     "dtypes",
     "flops",
@@ -48,6 +61,7 @@ _HOMES = {
     "alias": "hloscope.api",
     "audit": "hloscope.api",
     "check": "hloscope.api",
+    "collectives": "hloscope.api",
     "constants": "hloscope.api",
     "dtypes": "hloscope.api",
     "flops": "hloscope.api",

@@ -21,6 +21,7 @@ from hloscope.sources import Loadable, LoadOptions, Progress, Subject, list_modu
 if TYPE_CHECKING:
     from hloscope.answers.flop_view import Grouping as FlopGrouping
     from hloscope.answers.roofline import Grouping
+    from hloscope.chips import Chip
 
 __all__ = [
     "LoadOptions",
@@ -30,6 +31,7 @@ __all__ = [
     "alias",
     "audit",
     "check",
+    "collectives",
     "constants",
     "dtypes",
     "flops",
@@ -162,6 +164,34 @@ def check(
     chosen = _configured(config)
     subject = load(source, progress=progress, **options)
     return run_check(_session(subject, progress, chosen.limits), subject, wanted, config=chosen)
+
+
+def collectives(
+    source: Loadable = None,
+    *,
+    chip: str | None = None,
+    top: int | None = None,
+    progress: Progress | None = None,
+    **options: Unpack[LoadOptions],
+) -> Report:
+    """List what devices send each other, along which mesh axes, and what of it is exposed.
+
+    Args:
+        source: As for :func:`load`.
+        chip: Name of the chip; by default the one that it was compiled for.
+        top: How many exchanges; 0 for all, by default 20.
+        progress: As for :func:`load`.
+        **options: As for :func:`load`.
+
+    Raises:
+        TargetError: There is no such chip.
+        HloscopeError: As for :func:`load`.
+    """
+    from hloscope.answers.collectives import SHOWN, report_collectives
+
+    subject = load(source, progress=progress, **options)
+    session = _session(subject, progress, given=_given(_chip(subject, chip)))
+    return report_collectives(session, subject, top=SHOWN if top is None else top)
 
 
 def dtypes(
@@ -356,14 +386,11 @@ def memory(
     """
     from hloscope.answers.memory import SHOWN, report_memory
     from hloscope.answers.memory_plot import plot_memory
-    from hloscope.answers.roofline import chip_for, is_chip_known
-    from hloscope.chips import Chip
     from hloscope.passes.memory_use import MemoryUse
 
     subject = load(source, progress=progress, **options)
-    known = chip_for(subject, chip) if chip is not None or is_chip_known(subject) else None
-    given: dict[type, object] = {Chip: known} if known is not None else {}
-    session = _session(subject, progress, given=given)
+    known = _chip(subject, chip)
+    session = _session(subject, progress, given=_given(known))
     report = report_memory(session, subject, at=at, top=SHOWN if top is None else top)
     if plot is not None:
         picture = plot_memory(
@@ -381,6 +408,19 @@ def memory(
                 hint="Give a file in a folder that exists and can be written to.",
             ) from None
     return report
+
+
+def _chip(subject: Subject, name: str | None) -> Chip | None:
+    """The chip that is named, else the subject's own, if it says one."""
+    from hloscope.answers.roofline import chip_for, is_chip_known
+
+    return chip_for(subject, name) if name is not None or is_chip_known(subject) else None
+
+
+def _given(chip: Chip | None) -> Mapping[type, object]:
+    from hloscope.chips import Chip
+
+    return {} if chip is None else {Chip: chip}
 
 
 def _configured(config: Configured) -> Configuration:

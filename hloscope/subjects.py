@@ -10,7 +10,7 @@ from hloscope.ir import Module, Signature
 from hloscope.ir.closed_over import ClosedOver
 from hloscope.ir.jaxpr_count import JaxprCount
 from hloscope.pipeline.findings import Quantity, Unit
-from hloscope.pipeline.inputs import KnownLiteral, KnownLiterals, XlaCost, XlaMemory
+from hloscope.pipeline.inputs import KnownLiteral, KnownLiterals, MeshAxes, XlaCost, XlaMemory
 
 if TYPE_CHECKING:
     from hloscope.capture.artifact import Artifact
@@ -104,6 +104,8 @@ class ArtifactSubject:
             JaxprCount: artifact.jaxpr
             or Unavailable(artifact.jaxpr_note or "the artifact holds no count of the jaxpr"),
         }
+        if artifact.mesh:
+            found[MeshAxes] = MeshAxes(artifact.mesh)
         try:
             target = parse_target(artifact.target)
         except TargetError as unknown:

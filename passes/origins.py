@@ -72,6 +72,8 @@ class Origins:
                 value = operands[0]
             elif opcode in ("fusion", "call") and value.called:
                 value = value.called[0].root
+            elif opcode == "while" and path and _hands_on(value, path[0]) and operands:
+                value = operands[0]
             elif opcode == "parameter":
                 outer = self._handed_in(value, path)
                 if outer is None:
@@ -95,10 +97,8 @@ class Origins:
         if call.kind is CallKind.ONCE and call.caller.opcode != "conditional":
             operands = call.caller.operands
             return operands[number] if number < len(operands) else None
-        if call.kind is CallKind.BODY and path and call.caller.operands:
-            element = _element(call.callee.root, path[0])
-            if element is not None and _same_element(element, parameter, path[0]):
-                return call.caller.operands[0]
+        if call.kind is CallKind.BODY and path and _hands_on(call.caller, path[0]):
+            return call.caller.operands[0] if call.caller.operands else None
         return None
 
 
@@ -112,7 +112,24 @@ def moves(value: Instruction) -> bool:
     """Whether it hands its first operand on; a copy-start is reached through copy-done."""
     if value.opcode == "custom-call":
         return value.custom_call_target in _MOVING_CALLS
-    return value.opcode in _MOVES
+    return value.opcode in _MOVES or _drops_ones(value)
+
+
+def _drops_ones(value: Instruction) -> bool:
+    """Whether it is a reduction over dimensions of size one, as TPU compilers squeeze."""
+    if value.opcode != "reduce" or len(value.operands) != 2:
+        return False
+    dimensions = value.operands[0].shape.dimensions
+    return all(dimensions[axis] == 1 for axis in value.dimensions if axis < len(dimensions))
+
+
+def _hands_on(loop: Instruction, index: int) -> bool:
+    """Whether every run of a loop's body hands an element of its tuple on untouched."""
+    body = loop.callee("body")
+    if body is None or not body.parameters:
+        return False
+    element = _element(body.root, index)
+    return element is not None and _same_element(element, body.parameters[0], index)
 
 
 def _element(root: Instruction, index: int) -> Instruction | None:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 
@@ -10,11 +9,12 @@ from hloscope.answers.flop_view import DEPTH, Grouping
 from hloscope.passes.flops.ledger import FlopLedger, FlopRow, UnknownCalls
 from hloscope.passes.flops.totals import NOTHING, FlopTotal
 from hloscope.passes.multiplicity import Times
+from hloscope.passes.scopes import collapse_scope
 from hloscope.passes.traffic import TrafficRow
 from hloscope.passes.work import WorkLedger, WorkRow
 from hloscope.pipeline.findings import Basis, Column, Quantity, Table, Text, Unit
 
-__all__ = ["breakdown", "collapse_scope", "instructions", "launches", "unknown_calls"]
+__all__ = ["breakdown", "instructions", "launches", "unknown_calls"]
 
 _FACTS = (
     *("instruction", "computation", "chain", "kind", "operation"),
@@ -287,44 +287,3 @@ _NAMERS: Mapping[Grouping, Callable[[FlopRow], str]] = {
     Grouping.SOURCE: _source,
     Grouping.COMPUTATION: lambda row: row.instruction.computation.name,
 }
-
-_TRANSFORM = re.compile(r"\w+\((.*)\)")
-_STRUCTURE = re.compile(
-    r"(while|body|cond|scan|closed_call|core_call|checkpoint|remat2?|rematted_computation"
-    r"|custom_(jvp|vjp)_call\w*|shard_map|pjit|branch_\d+_fun|)"
-)
-
-
-def collapse_scope(op_name: str, depth: int) -> str:
-    """The modules that an operation stands in, without what JAX and its transforms add.
-
-    ``jit(step)/transpose(jvp(down_0))/attention/dot_general`` is
-    ``down_0/attention``: forward and backward of one module are one scope.
-
-    Args:
-        op_name: JAX's name of the operation; of several joined ones the first counts.
-        depth: How many parts to keep at most, from the outside.
-    """
-    parts = _split(op_name.split(";")[0])
-    named = []
-    # First stands the jitted function, last the primitive.
-    for part in parts[1:-1]:
-        inner = part
-        while (match := _TRANSFORM.fullmatch(inner)) is not None:
-            inner = match[1]
-        named += [piece for piece in _split(inner) if not _STRUCTURE.fullmatch(piece)]
-    return "/".join(named[:depth])
-
-
-def _split(scope: str) -> list[str]:
-    """Parts between slashes that stand outside brackets."""
-    parts, depth, start = [], 0, 0
-    for place, character in enumerate(scope):
-        if character in "([{":
-            depth += 1
-        elif character in ")]}":
-            depth -= 1
-        elif character == "/" and depth <= 0:
-            parts.append(scope[start:place])
-            start = place + 1
-    return [*parts, scope[start:]]

@@ -6,7 +6,6 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import TypeVar
 
 from hloscope import units
-from hloscope.answers.flop_breakdown import collapse_scope
 from hloscope.chips import Chip
 from hloscope.errors import Unavailable, UsageError
 from hloscope.passes.batch_fit import LINEAR, BatchFit
@@ -15,6 +14,7 @@ from hloscope.passes.live_ranges import LiveRanges
 from hloscope.passes.memory_spaces import Space
 from hloscope.passes.memory_use import HeldBuffer, MemoryUse
 from hloscope.passes.residuals import Residuals
+from hloscope.passes.scopes import collapse_scope
 from hloscope.pipeline.audit import AuditSubject, plural
 from hloscope.pipeline.findings import Basis, Column, Quantity, Report, Table, Text, Unit
 from hloscope.pipeline.inputs import XlaMemory

@@ -44,6 +44,11 @@ class _Root(LazyGroup):
         Entry(
             "dtypes", "hloscope.cli.dtypes", "In which types it multiplies, converts and exchanges."
         ),
+        Entry(
+            "collectives",
+            "hloscope.cli.collectives",
+            "What devices send each other, and what is exposed.",
+        ),
         Entry("alias", "hloscope.cli.alias", "Every parameter: whether a result has its buffer."),
         Entry(
             "constants", "hloscope.cli.constants", "What is baked in: size, contents, name, line."

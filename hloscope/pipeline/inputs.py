@@ -9,7 +9,18 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-__all__ = ["KnownLiteral", "KnownLiterals", "XlaCost", "XlaMemory"]
+__all__ = ["KnownLiteral", "KnownLiterals", "MeshAxes", "XlaCost", "XlaMemory"]
+
+
+@dataclass(frozen=True, slots=True)
+class MeshAxes:
+    """The device mesh that a program is partitioned over.
+
+    Attributes:
+        sizes: Devices along each axis by its name, in the mesh's order.
+    """
+
+    sizes: Mapping[str, int]
 
 
 @dataclass(frozen=True, slots=True)

@@ -11,16 +11,16 @@ from hloscope.units import shorten_middle
 __all__ = ["ENOUGH", "LEAST", "plain_path", "shorten"]
 
 LEAST: Mapping[Text, int] = {
-    Text.PLAIN: 12,
+    Text.PLAIN: 14,
     Text.NAME: 12,
-    Text.PATH: 20,
-    Text.SOURCE: 15,
+    Text.PATH: 18,
+    Text.SOURCE: 11,
     Text.ARRAY: 20,
 }
 """Columns below which a text of each kind says nothing any more."""
 
 ENOUGH: Mapping[Text, int] = {
-    Text.PLAIN: 12,
+    Text.PLAIN: 14,
     Text.NAME: 16,
     Text.PATH: 34,
     Text.SOURCE: 20,
@@ -76,21 +76,21 @@ def plain_path(text: str) -> str:
 def _path(text: str, width: int) -> str:
     """A scope or pytree path without its middle.
 
-    Of all runs of keys that could go, the first key and the last apart, the one
-    goes that takes the fewest letters with it.
+    Of all runs of keys that could go, the last key apart, the one goes that takes
+    the fewest letters with it; the first key stays where that makes no difference.
     """
     keys = _keys(text)
     whole = "/".join(keys)
     if len(whole) <= width or len(keys) > _MOST_KEYS:
         return whole
     best = ""
-    for head in range(1, len(keys) - 1):
+    for head in range(len(keys) - 1):
         for tail in range(head + 1, len(keys)):
             shown = "/".join((*keys[:head], _GAP, *keys[tail:]))
-            if len(best) < len(shown) <= width:
+            if len(best) + (head == 0) < len(shown) <= width:
                 best = shown
                 break
-    return best or "/".join((_GAP, keys[-1])) if len(keys) > 1 else whole
+    return best or whole
 
 
 def _keys(text: str) -> list[str]:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field, replace
@@ -20,6 +19,7 @@ from hloscope.passes.flops.fourier import count_fft
 from hloscope.passes.flops.linear_algebra import count_cholesky, count_triangular_solve
 from hloscope.passes.flops.totals import FlopTotal, Tally, Totals, kinds_of, total_of
 from hloscope.passes.multiplicity import Multiplicity, Times
+from hloscope.passes.step_parts import is_recomputation
 from hloscope.pipeline.analyses import analysis
 
 __all__ = [
@@ -28,7 +28,6 @@ __all__ = [
     "FlopRow",
     "UnknownCalls",
     "count_flops",
-    "is_recomputation",
 ]
 
 CausalConvention = Literal["full", "half"]
@@ -158,24 +157,6 @@ class FlopLedger:
             recomputed=sums[Tally.RECOMPUTED],
             causal=convention,
         )
-
-
-_REMATTED = "rematted_computation"
-_XLA_CLONE = re.compile(r".*\.remat\d*(?:\.\d+)*(?:\.clone(?:\.\d+)*)*")
-
-
-def is_recomputation(instruction: Instruction) -> bool:
-    """Whether its name says that it computes again what was computed before.
-
-    JAX puts ``rematted_computation`` into the op_name of what a checkpoint
-    repeats, XLA's own rematerialization ``.remat`` into the instruction's name.
-    Where XLA merged a repetition with the first computation the merged one may
-    carry the name: it is evidence, not proof.
-    """
-    if _XLA_CLONE.fullmatch(instruction.name):
-        return True
-    first = instruction.op_name.partition(";")[0]
-    return _REMATTED in first and _REMATTED in first.split("/")
 
 
 def _sums(

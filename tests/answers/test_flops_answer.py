@@ -5,12 +5,12 @@ import json
 import pytest
 
 import hloscope
-from hloscope.answers.flop_breakdown import collapse_scope
 from hloscope.api import survey_flops
 from hloscope.capture.artifact import Artifact
 from hloscope.errors import CaptureError, TargetError, UsageError
 from hloscope.ir import InputLeaf, OutputLeaf, Role, Signature
 from hloscope.ir.jaxpr_count import JaxprCount, JaxprFlops, JaxprSite, UncountedPrimitive
+from hloscope.passes.scopes import collapse_scope
 from hloscope.pipeline.findings import Basis
 from hloscope.subjects import ArtifactSubject
 

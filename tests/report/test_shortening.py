@@ -16,9 +16,9 @@ LEAF = "state['opt_state'][0].mu['layers'][3]['mlp']['down']['kernel'].value"
     ("width", "shown"),
     [
         (44, "state/opt_state/0/mu/layers/3/../down/kernel"),
-        (32, "state/opt_state/0/../down/kernel"),
-        (30, "state/opt_state/../down/kernel"),
-        (20, "state/../down/kernel"),
+        (32, "../0/mu/layers/3/mlp/down/kernel"),
+        (30, "../mu/layers/3/mlp/down/kernel"),
+        (20, "../3/mlp/down/kernel"),
         (9, "../kernel"),
     ],
 )
