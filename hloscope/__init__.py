@@ -10,6 +10,7 @@ The public API, loaded on first use so that ``import hloscope`` costs nothing:
 * :func:`roofline` holds a program against a chip: a floor for its time;
 * :func:`memory` says what a program takes at its peak, and for what;
 * :func:`collectives` lists what devices send each other, and what of it is exposed;
+* :func:`remat` says what is computed again, and what that spares;
 * :func:`constants` lists what is baked into the executable;
 * :func:`check` tests one promise, such as ``donation``;
 * :class:`Step` is what a user's file may hold, :class:`Report` what they return.
@@ -31,6 +32,7 @@ if TYPE_CHECKING:
         flops,
         load,
         memory,
+        remat,
         roofline,
     )
     from hloscope.capture.step import Step
@@ -51,6 +53,7 @@ __all__ = [
     "flops",
     "load",
     "memory",
+    "remat",
     "roofline",
 ]
 
@@ -67,6 +70,7 @@ _HOMES = {
     "flops": "hloscope.api",
     "load": "hloscope.api",
     "memory": "hloscope.api",
+    "remat": "hloscope.api",
     "roofline": "hloscope.api",
 }
 

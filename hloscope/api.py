@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import time
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Unpack
 
 from hloscope.errors import UsageError
@@ -12,11 +12,12 @@ from hloscope.pipeline.audit import audit as run_audit
 from hloscope.pipeline.checks import check as run_check
 from hloscope.pipeline.checks import find_check
 from hloscope.pipeline.config import Configuration, find_configuration, read_configuration
-from hloscope.pipeline.findings import Report
+from hloscope.pipeline.findings import Quantity, Report
 from hloscope.pipeline.loading import load_passes
 from hloscope.pipeline.rules import Limits
 from hloscope.pipeline.session import Session
 from hloscope.sources import Loadable, LoadOptions, Progress, Subject, list_modules, load
+from hloscope.subjects import ArtifactSubject
 
 if TYPE_CHECKING:
     from hloscope.answers.flop_view import Grouping as FlopGrouping
@@ -32,12 +33,14 @@ __all__ = [
     "audit",
     "check",
     "collectives",
+    "compare_remat",
     "constants",
     "dtypes",
     "flops",
     "list_modules",
     "load",
     "project_configuration",
+    "remat",
     "roofline",
     "survey_flops",
 ]
@@ -408,6 +411,84 @@ def memory(
                 hint="Give a file in a folder that exists and can be written to.",
             ) from None
     return report
+
+
+def remat(
+    source: Loadable = None,
+    *,
+    top: int | None = None,
+    progress: Progress | None = None,
+    **options: Unpack[LoadOptions],
+) -> Report:
+    """Say what a step computes again, whether the compiler kept it so, and what it spares.
+
+    Args:
+        source: As for :func:`load`.
+        top: How many checkpoints are listed; 0 for all, by default 12.
+        progress: As for :func:`load`.
+        **options: As for :func:`load`.
+
+    Raises:
+        HloscopeError: As for :func:`load`.
+    """
+    from hloscope.answers.remat import SHOWN, report_remat
+
+    subject = load(source, progress=progress, **options)
+    session = _session(subject, progress)
+    return report_remat(session, subject, top=SHOWN if top is None else top)
+
+
+def compare_remat(
+    policies: Sequence[str],
+    *,
+    chip: str | None = None,
+    progress: Progress | None = None,
+    **options: Unpack[LoadOptions],
+) -> Report:
+    """Compile an architecture with each policy, and name the cheapest that fits the chip.
+
+    Args:
+        policies: Values of the architecture's ``remat`` option.
+        chip: Name of the chip that it should fit; by default the target's.
+        progress: As for :func:`load`; each policy begins with a note.
+        **options: As for :func:`load`; ``arch`` is needed.
+
+    Raises:
+        UsageError: No architecture is named, or it has no such option.
+        TargetError: There is no such chip.
+        HloscopeError: The target cannot be compiled for.
+    """
+    from hloscope.answers.remat_ladder import compare_policies
+    from hloscope.answers.roofline import named_chip
+    from hloscope.capture.request import CaptureRequest, Source, SourceKind
+    from hloscope.models import registry
+
+    arch = options.get("arch")
+    if not arch:
+        raise UsageError(
+            "policies are compared for an architecture", hint="Give --arch NAME in place of SOURCE."
+        )
+    target, preset = options.get("target") or "cpu", options.get("preset") or "small"
+    spec = registry.get(arch)
+    for policy in policies:
+        spec.check({"remat": policy})
+    request = CaptureRequest(Source(SourceKind.ARCH, arch), target, mesh=options.get("mesh") or {})
+    known = named_chip(chip) if chip is not None else request.parsed_target().chip
+
+    def open_session(policy: str) -> tuple[Session, float | None]:
+        if progress is not None:
+            progress(f"remat={policy}", None, f"remat={policy}")
+        started = time.perf_counter()
+        settings = {**(options.get("settings") or {}), "remat": policy}
+        chosen: LoadOptions = {**options, "settings": settings}
+        subject = load(None, progress=progress, **chosen)
+        if progress is not None:
+            progress(f"remat={policy}", time.perf_counter() - started)
+        timings = subject.artifact.timings if isinstance(subject, ArtifactSubject) else {}
+        return _session(subject, progress), timings.get("compile")
+
+    facts: dict[str, str | Quantity] = {"target": target, "preset": preset}
+    return compare_policies(list(policies), open_session, facts, known, arch)
 
 
 def _chip(subject: Subject, name: str | None) -> Chip | None:

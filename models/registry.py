@@ -87,6 +87,14 @@ class ArchSpec:
     axes: tuple[str, ...]
     module: str
 
+    def check(self, options: Mapping[str, str]) -> None:
+        """See whether there are such options and values, without building anything.
+
+        Raises:
+            UsageError: When an option or a value does not exist.
+        """
+        self._settings(options)
+
     def training(self, preset: str, options: Mapping[str, str] | None = None) -> Training:
         """Build the model's training: its step, initial state and example batch.
 

@@ -12,7 +12,7 @@ from hloscope.passes.live_ranges import Frame, LiveRanges
 from hloscope.passes.memory_spaces import Space
 from hloscope.pipeline.analyses import analysis
 
-__all__ = ["Residual", "Residuals", "find_residuals"]
+__all__ = ["Residual", "Residuals", "find_residuals", "frames_of"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,14 +62,14 @@ def find_residuals(ranges: LiveRanges, kinds: BufferKinds) -> Residuals:
     return Residuals(
         tuple(
             Residual(buffer, _origin(buffer), id(buffer) in alive)
-            for frame in _frames(ranges.entry)
+            for frame in frames_of(ranges.entry)
             for buffer in frame.buffers
             if kinds[buffer] is BufferKind.RESIDUAL
         )
     )
 
 
-def _frames(entry: Frame) -> Iterator[Frame]:
+def frames_of(entry: Frame) -> Iterator[Frame]:
     """Every frame once, the entry's first."""
     seen: set[int] = set()
     pending = [entry]

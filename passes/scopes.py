@@ -8,7 +8,7 @@ __all__ = ["collapse_scope"]
 
 _TRANSFORM = re.compile(r"\w+\((.*)\)")
 _STRUCTURE = re.compile(
-    r"(while|body|cond|scan|closed_call|core_call|checkpoint|remat2?|rematted_computation"
+    r"(while|body|cond|scan|closed_call|core_call|eval_jaxpr|checkpoint|remat2?|rematted_computation"
     r"|custom_(jvp|vjp)_call\w*|shard_map|pjit|branch_\d+_fun|)"
 )
 

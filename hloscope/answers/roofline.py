@@ -23,7 +23,7 @@ from hloscope.pipeline.audit import AuditSubject, plural, trust_of
 from hloscope.pipeline.findings import Basis, Column, Quantity, Report, Table, Unit
 from hloscope.pipeline.session import Session
 
-__all__ = ["Grouping", "SHOWN", "chip_for", "is_chip_known", "report_roofline"]
+__all__ = ["Grouping", "SHOWN", "chip_for", "is_chip_known", "named_chip", "report_roofline"]
 
 SHOWN = 20
 """Operations that are listed unless asked otherwise."""
@@ -55,14 +55,7 @@ def chip_for(subject: AuditSubject, name: str | None) -> Chip:
         UsageError: Neither the option nor the program says which chip.
     """
     if name is not None:
-        named = parse_target(name).chip
-        if named is None:
-            raise UsageError(
-                "`local` is what is attached, not a chip with known figures",
-                place=f"--chip {name}",
-                hint="Name the chip, for example `--chip h100`; `hloscope targets` lists them.",
-            )
-        return named
+        return named_chip(name)
     own = _own_chip(subject)
     if own is not None:
         return own
@@ -71,6 +64,23 @@ def chip_for(subject: AuditSubject, name: str | None) -> Chip:
         place=subject.name or None,
         hint="Give --chip NAME, for example `--chip h100`; `hloscope targets` lists them.",
     )
+
+
+def named_chip(name: str) -> Chip:
+    """The chip of that name.
+
+    Raises:
+        TargetError: There is no such chip.
+        UsageError: It is ``local``, of which no figures are known.
+    """
+    named = parse_target(name).chip
+    if named is None:
+        raise UsageError(
+            "`local` is what is attached, not a chip with known figures",
+            place=f"--chip {name}",
+            hint="Name the chip, for example `--chip h100`; `hloscope targets` lists them.",
+        )
+    return named
 
 
 def is_chip_known(subject: AuditSubject) -> bool:

@@ -49,6 +49,7 @@ class _Root(LazyGroup):
             "hloscope.cli.collectives",
             "What devices send each other, and what is exposed.",
         ),
+        Entry("remat", "hloscope.cli.remat", "What is computed again, and what that spares."),
         Entry("alias", "hloscope.cli.alias", "Every parameter: whether a result has its buffer."),
         Entry(
             "constants", "hloscope.cli.constants", "What is baked in: size, contents, name, line."

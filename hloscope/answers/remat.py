@@ -1,0 +1,203 @@
+"""What a step computes again, what that spares, and whether the compiler kept it so."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import TypeVar
+
+from hloscope import units
+from hloscope.errors import Unavailable
+from hloscope.passes.flops.ledger import FlopLedger
+from hloscope.passes.memory_spaces import Space
+from hloscope.passes.memory_use import MemoryUse
+from hloscope.passes.remat import Remat, RematRegion
+from hloscope.passes.remat_verdict import LITTLE, RematOutcome, RematVerdict
+from hloscope.passes.residuals import Residuals
+from hloscope.pipeline.audit import AuditSubject, plural, trust_of
+from hloscope.pipeline.findings import Basis, Column, Quantity, Report, Table, Text, Unit
+from hloscope.pipeline.session import Session
+
+__all__ = ["SHOWN", "report_remat"]
+
+SHOWN = 12
+"""Regions that are listed unless asked otherwise."""
+
+T = TypeVar("T")
+
+_NAMES = "the names that JAX gives what it runs again"
+_LINES = "products matched by line of Python"
+_RANGES = "live ranges over the schedule"
+_RING = "ring algorithm"
+
+_SAID = {
+    RematOutcome.NONE: "Nothing is computed again: no checkpoint in the step.",
+    RematOutcome.SURVIVED: "Rematerialization survived the compiler",
+    RematOutcome.PARTLY_UNDONE: "Rematerialization is partly undone",
+    RematOutcome.UNDONE: "Rematerialization is undone: the compiler merged it with the first run",
+    RematOutcome.KEPT_ALL: "No products are computed again",
+    RematOutcome.UNKNOWN: "Rematerialization is in the optimized HLO",
+}
+
+
+def report_remat(session: Session, subject: AuditSubject, *, top: int = SHOWN) -> Report:
+    """Say what is computed again, region by region, what it spares and what it costs.
+
+    Args:
+        session: Gives the analyses.
+        subject: Gives the report its head.
+        top: How many regions are listed at most; 0 for all.
+    """
+    remat = session.get(Remat)
+    verdict = session.get(RematVerdict)
+    trust, missing = trust_of(session)
+    tables = [_whole(session, remat, verdict)]
+    if remat.regions:
+        tables.append(_regions(session.get(FlopLedger), remat, top))
+    return Report(
+        command="remat",
+        subject=subject.name,
+        header=subject.header(),
+        tables=tuple(tables),
+        trust=trust,
+        summary=_summary(verdict, remat),
+        notes=tuple(_notes(remat, verdict, missing)),
+    )
+
+
+def _summary(verdict: RematVerdict, remat: Remat) -> str:
+    text = _SAID[verdict.outcome]
+    if verdict.outcome is RematOutcome.NONE:
+        return text
+    if verdict.share:
+        text += f": {units.share(verdict.share)} of the step's product FLOPs run again"
+    elif remat.regions:
+        text += ", elementwise work is"
+    if verdict.spared is not None and remat.rebuilt_bytes:
+        text += f", {units.byte_size(remat.rebuilt_bytes)} need not be kept"
+    text += "."
+    if verdict.useless:
+        text += f" It spares under {units.share(LITTLE)} of the peak: it is not worth its time."
+    if verdict.costly:
+        text += f" It repeats {plural(verdict.replayed_exchanges, 'exchange')} between devices."
+    return text
+
+
+def _whole(session: Session, remat: Remat, verdict: RematVerdict) -> Table:
+    """One row for each figure of the whole step, on one device."""
+    ledger = session.get(FlopLedger)
+    rows: list[tuple[str | Quantity, ...]] = [
+        (
+            "recomputed",
+            Quantity("recomputed", remat.flops, Unit.FLOPS, Basis.MODELLED, _NAMES),
+            f"{units.share(verdict.share)} of {units.flops(ledger.total.nominal)}",
+        )
+    ]
+    if verdict.asked_flops is not None:
+        asked = Quantity("asked for", verdict.asked_flops, Unit.FLOPS)
+        rows.append(("asked for", asked, "by the checkpoints in the jaxpr"))
+    if verdict.undone_flops:
+        undone = Quantity("undone", verdict.undone_flops, Unit.FLOPS, Basis.MODELLED, _LINES)
+        rows.append(("undone", undone, f"merged with the first run: {verdict.undone_at}"))
+    if remat.clones:
+        clones = Quantity("XLA's own", remat.clone_flops, Unit.FLOPS, Basis.MODELLED, _NAMES)
+        rows.append(("XLA's own", clones, f"{plural(len(remat.clones), 'clone')} named .remat"))
+    if remat.rebuilt_bytes is not None:
+        rebuilt = Quantity("rebuilt", remat.rebuilt_bytes, Unit.BYTES, Basis.MODELLED, _RANGES)
+        rows.append(("rebuilt", rebuilt, "values that would have to be kept otherwise"))
+    residuals = _optional(session, Residuals)
+    if residuals is not None:
+        host = sum(r.buffer.size for r in residuals.residuals if r.buffer.space is Space.HOST)
+        kept = Quantity("kept", residuals.total - host, Unit.BYTES, Basis.MODELLED, _RANGES)
+        rows.append(("kept", kept, f"{plural(len(residuals.residuals), 'array')} from the forward"))
+        if host:
+            moved = Quantity("offloaded", host, Unit.BYTES, Basis.MODELLED, _RANGES)
+            rows.append(("offloaded", moved, "kept in the host's memory"))
+    use = _optional(session, MemoryUse)
+    if use is not None:
+        peak = Quantity("peak", use.peak, Unit.BYTES, use.basis, use.model)
+        rows.append(("peak", peak, f"with {units.byte_size(use.resident)} resident"))
+    if verdict.costly:
+        again = Quantity("sent again", verdict.replayed_bytes, Unit.BYTES, Basis.MODELLED, _RING)
+        rows.append(
+            ("sent again", again, f"{plural(verdict.replayed_exchanges, 'exchange')} run again")
+        )
+    columns = (Column(""), Column("how much"), Column("what it is"))
+    return Table("step", "One device, one execution", columns, tuple(rows))
+
+
+def _regions(ledger: FlopLedger, remat: Remat, top: int) -> Table:
+    shown = remat.regions[:top] if top else remat.regions
+    with_bytes = any(region.rebuilt_bytes is not None for region in shown)
+    exchanging = any(region.exchanges for region in shown)
+    total = ledger.total.nominal
+    columns = [
+        Column("checkpoint in", text=Text.PATH),
+        Column("launches", Unit.COUNT, spare=True),
+        Column("FLOPs again", Unit.FLOPS),
+        Column("share", Unit.SHARE),
+        *([Column("rebuilt", Unit.BYTES)] if with_bytes else []),
+        *([Column("sent again", Unit.BYTES)] if exchanging else []),
+        Column("library calls", spare=True),
+    ]
+    rows = []
+    for region in shown:
+        cells: list[str | Quantity] = [
+            region.scope or "(no scope)",
+            Quantity("launches", region.launches),
+            Quantity("FLOPs again", region.flops, Unit.FLOPS, Basis.MODELLED, _NAMES),
+            Quantity("share", region.flops / total if total else 0.0, Unit.SHARE),
+        ]
+        if with_bytes:
+            cells.append(
+                Quantity("rebuilt", region.rebuilt_bytes, Unit.BYTES, Basis.MODELLED, _RANGES)
+            )
+        cells += [*([_sent(region)] if exchanging else []), _calls(region)]
+        rows.append(tuple(cells))
+    left = remat.regions[len(shown) :]
+    note = ""
+    if left:
+        rest = units.flops(sum(region.flops for region in left))
+        note = f"and {len(left)} more, {rest}; --top 0 lists all"
+    return Table("regions", "By checkpoint", tuple(columns), tuple(rows), note)
+
+
+def _sent(region: RematRegion) -> Quantity:
+    known = [exchange.collective for exchange in region.exchanges]
+    if any(one.wire_bytes is None for one in known):
+        return Quantity("sent again", None, Unit.BYTES, Basis.UNKNOWN)
+    value = sum((one.wire_bytes or 0) * one.times.nominal for one in known)
+    return Quantity("sent again", value, Unit.BYTES, Basis.MODELLED, _RING)
+
+
+def _calls(region: RematRegion) -> str:
+    names = dict.fromkeys(call.custom_call_target or "unnamed" for call in region.custom_calls)
+    return ", ".join(names) or "-"
+
+
+def _notes(remat: Remat, verdict: RematVerdict, missing: str) -> Iterator[str]:
+    if verdict.outcome is RematOutcome.UNKNOWN:
+        yield (
+            "whether all that was asked for survived is not known: a bare module comes without "
+            "the jaxpr, and where XLA merged a second run with the first either's name is left"
+        )
+    if verdict.outcome is RematOutcome.KEPT_ALL and verdict.asked_flops is None:
+        yield (
+            "the step has checkpoints: either their policy keeps every product, or XLA merged "
+            "the second runs with the first; a bare module does not tell which"
+        )
+    if remat.rebuilt_bytes is None and remat.regions:
+        yield "what it spares is not known: the module is not scheduled"
+    elif remat.regions:
+        yield (
+            "rebuilt is what the backward pass reads of the values that are computed again, all "
+            "layers together; how much of it would live at the peak depends on the schedule"
+        )
+    if missing:
+        yield missing
+
+
+def _optional(session: Session, wanted: type[T]) -> T | None:
+    try:
+        return session.get(wanted)
+    except Unavailable:
+        return None
