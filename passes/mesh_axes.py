@@ -17,6 +17,7 @@ __all__ = ["axes_of_groups", "axes_of_pairs", "read_mesh"]
 
 _MOST_AXES = 8
 _MESH = re.compile(r"mesh\[([^\]]*)\]")
+_MADE_UP = re.compile(r"axis_\d+")  # by the partitioner, for a mesh without names
 _AXIS = re.compile(r"'((?:[^'\\]|\\.)*)'=(\d+)")
 
 
@@ -30,8 +31,9 @@ def read_mesh(module: Module) -> MeshAxes:
     for computation in module.computations.values():
         for instruction in computation.instructions:
             found = _MESH.search(instruction.attributes.get("replica_groups", ""))
-            if found is not None:
-                return MeshAxes({name: int(size) for name, size in _AXIS.findall(found.group(1))})
+            axes = _AXIS.findall(found.group(1)) if found is not None else []
+            if axes and not all(_MADE_UP.fullmatch(name) for name, _ in axes):
+                return MeshAxes({name: int(size) for name, size in axes})
     raise Unavailable("the module names no mesh axes, only device numbers")
 
 

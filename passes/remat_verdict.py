@@ -42,7 +42,10 @@ class RematVerdict:
             one device; ``None`` without a jaxpr.
         undone_flops: The part of these that XLA merged with the first run.
         undone_at: Where, as text.
-        share: FLOPs that are run again over all of the step's products.
+        again_flops: FLOPs of products that do run again: what was asked for and
+            not merged, or without a jaxpr what the names say; with XLA's clones.
+        by_names: Whether it is the names that say so.
+        share: The same over all of the step's products.
         spared: Bytes that the checkpoints spare over the peak: the values that
             are computed again and not kept. ``None`` where unknown.
         replayed_exchanges: Exchanges that are run again.
@@ -53,6 +56,8 @@ class RematVerdict:
     asked_flops: float | None
     undone_flops: float | None
     undone_at: str
+    again_flops: float
+    by_names: bool
     share: float
     spared: float | None
     replayed_exchanges: int
@@ -92,6 +97,9 @@ def judge_remat(
         undone = float(-sum(part.flops for part in merged))
         where = ", ".join(part.evidence for part in merged)
     total = ledger.total.nominal
+    by_names = asked is None or undone is None
+    again = remat.flops if asked is None or undone is None else asked - undone
+    again += remat.clone_flops
     spared = None
     if remat.rebuilt_bytes is not None and use is not None and use.peak:
         spared = remat.rebuilt_bytes / use.peak
@@ -101,7 +109,9 @@ def judge_remat(
         asked,
         undone,
         where,
-        (remat.flops + remat.clone_flops) / total if total else 0.0,
+        again,
+        by_names,
+        again / total if total else 0.0,
         spared,
         len(exchanges),
         sum((e.collective.wire_bytes or 0) * e.collective.times.nominal for e in exchanges),

@@ -70,9 +70,9 @@ def _summary(verdict: RematVerdict, remat: Remat) -> str:
         return text
     if verdict.share:
         text += f": {units.share(verdict.share)} of the step's product FLOPs run again"
-    elif remat.regions:
+    elif verdict.outcome is RematOutcome.KEPT_ALL and remat.regions:
         text += ", elementwise work is"
-    if verdict.spared is not None and remat.rebuilt_bytes:
+    if verdict.outcome is not RematOutcome.UNDONE and remat.rebuilt_bytes:
         text += f", {units.byte_size(remat.rebuilt_bytes)} need not be kept"
     text += "."
     if verdict.useless:
@@ -88,7 +88,13 @@ def _whole(session: Session, remat: Remat, verdict: RematVerdict) -> Table:
     rows: list[tuple[str | Quantity, ...]] = [
         (
             "recomputed",
-            Quantity("recomputed", remat.flops, Unit.FLOPS, Basis.MODELLED, _NAMES),
+            Quantity(
+                "recomputed",
+                verdict.again_flops,
+                Unit.FLOPS,
+                Basis.MODELLED,
+                _NAMES if verdict.by_names else _LINES,
+            ),
             f"{units.share(verdict.share)} of {units.flops(ledger.total.nominal)}",
         )
     ]
@@ -185,6 +191,8 @@ def _notes(remat: Remat, verdict: RematVerdict, missing: str) -> Iterator[str]:
             "the step has checkpoints: either their policy keeps every product, or XLA merged "
             "the second runs with the first; a bare module does not tell which"
         )
+    if verdict.undone_flops:
+        yield "the figures by checkpoint go by names, which merged instructions may keep"
     if remat.rebuilt_bytes is None and remat.regions:
         yield "what it spares is not known: the module is not scheduled"
     elif remat.regions:

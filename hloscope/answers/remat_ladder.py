@@ -8,7 +8,6 @@ from dataclasses import dataclass
 from hloscope import units
 from hloscope.chips import Chip
 from hloscope.errors import HloscopeError
-from hloscope.passes.flops.ledger import FlopLedger
 from hloscope.passes.memory_spaces import Space
 from hloscope.passes.memory_use import MemoryUse
 from hloscope.passes.remat import Remat
@@ -19,7 +18,7 @@ from hloscope.pipeline.session import AnalysisFailedError, Session
 
 __all__ = ["compare_policies"]
 
-_NAMES = "the names that JAX gives what it runs again"
+_LINES = "products matched by line of Python"
 _RANGES = "live ranges over the schedule"
 
 
@@ -41,7 +40,7 @@ class _Rung:
     policy: str
     use: MemoryUse
     kept_bytes: int
-    again_flops: int
+    again_flops: float
     launches: int
     share: float
     exchanges: int
@@ -111,15 +110,13 @@ def compare_policies(
 
 def _rung(policy: str, session: Session, seconds: float | None) -> _Rung:
     verdict, remat = session.get(RematVerdict), session.get(Remat)
-    total = session.get(FlopLedger).total.nominal
-    again = remat.flops + remat.clone_flops
     return _Rung(
         policy,
         session.get(MemoryUse),
         session.get(Residuals).total,
-        again,
+        verdict.again_flops,
         sum(region.launches for region in remat.regions) + len(remat.clones),
-        again / total if total else 0.0,
+        verdict.share,
         verdict.replayed_exchanges,
         seconds,
     )
@@ -137,8 +134,8 @@ def _row(rung: _Rung, memory: int | None) -> tuple[str | Quantity, ...]:
         size("peak", use.peak),
         size("temporaries", use.temporaries.get(Space.DEVICE, 0)),
         size("kept", rung.kept_bytes),
-        Quantity("FLOPs again", rung.again_flops, Unit.FLOPS, Basis.MODELLED, _NAMES),
-        Quantity("share", rung.share, Unit.SHARE, Basis.MODELLED, _NAMES),
+        Quantity("FLOPs again", rung.again_flops, Unit.FLOPS, Basis.MODELLED, _LINES),
+        Quantity("share", rung.share, Unit.SHARE, Basis.MODELLED, _LINES),
         Quantity("compile", rung.seconds, Unit.SECONDS)
         if rung.seconds is not None
         else Quantity("compile", None, Unit.SECONDS, Basis.UNKNOWN),

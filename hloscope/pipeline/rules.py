@@ -38,6 +38,8 @@ class Limits:
             bytes moved for nothing are worth a finding.
         wire_share: Share (0..1) of the bytes that one device sends from which
             bytes sent for nothing are worth a finding.
+        exposed_share: Share (0..1) of the step's floor from which an exchange that
+            nothing hides is worth a finding.
         float64_bytes: Bytes that one line computes in float64 from which it is
             worth a finding.
         quantized_flops_per_byte: FLOPs of quantized products for each byte that
@@ -62,6 +64,7 @@ class Limits:
     mixed_flops_share: float = 0.2
     traffic_share: float = 0.01
     wire_share: float = 0.01
+    exposed_share: float = 0.02
     float64_bytes: int = 4096
     quantized_flops_per_byte: float = 500.0
     warning_share: float = 0.05
