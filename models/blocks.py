@@ -7,7 +7,7 @@ are float32 and are cast at their use.
 from __future__ import annotations
 
 import math
-from typing import Literal
+from typing import Any, Literal
 
 import jax
 import jax.numpy as jnp
@@ -20,6 +20,7 @@ __all__ = [
     "GatedMlp",
     "ResidualBlock",
     "attend",
+    "grid_positions",
     "group_norm",
     "rotate",
     "sinusoidal_embedding",
@@ -91,6 +92,27 @@ def sinusoidal_embedding(time: jax.Array, width: int) -> jax.Array:
     frequency = 1000.0 ** (jnp.arange(half, dtype=jnp.float32) / (half - 1))
     angle = time[:, None] * frequency
     return jnp.concatenate((jnp.sin(angle), jnp.cos(angle)), axis=-1)
+
+
+def grid_positions(side: int, width: int, array: Any = jnp) -> Any:
+    """Fixed positions of a square grid's tokens, row by row: ``[side ** 2, width]``, float32.
+
+    The sines and cosines of Vaswani et al. (arXiv:1706.03762), half of the
+    channels for the row and half for the column.
+
+    Args:
+        side: Height and width of the grid.
+        width: Channels, a multiple of 4.
+        array: ``jax.numpy`` or ``numpy``, which makes the table.
+    """
+    quarter = width // 4
+    frequency = 10_000.0 ** -(array.arange(quarter, dtype="float32") / quarter)
+    angle = array.arange(side, dtype="float32")[:, None] * frequency
+    axis = array.concatenate((array.sin(angle), array.cos(angle)), axis=-1)
+    shape = (side, side, 2 * quarter)
+    rows = array.broadcast_to(axis[:, None], shape)
+    columns = array.broadcast_to(axis[None], shape)
+    return array.concatenate((rows, columns), axis=-1).reshape(side**2, width)
 
 
 class Attention(nnx.Module):

@@ -6,9 +6,9 @@ loss's sake; everything before it computes in ``dtype``.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
-from dataclasses import dataclass, replace
-from typing import Any, cast
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
 
 import jax
 import jax.numpy as jnp
@@ -18,23 +18,11 @@ from jax.typing import DTypeLike
 
 from hloscope.ir.signature import Role
 from hloscope.models.blocks import Attention, AttentionRoute, GatedMlp
+from hloscope.models.remat import layer_function
 from hloscope.models.sharding import Constrain
-from hloscope.models.training import (
-    Parameters,
-    State,
-    Training,
-    adamw,
-    create_state,
-    parameters_of,
-    update,
-)
+from hloscope.models.training import Learner, State, Training, adamw, configured
 
 __all__ = ["PRESETS", "CausalTransformer", "TransformerConfig", "training"]
-
-_REMAT_POLICIES: dict[str, Callable[..., bool] | None] = {
-    "full": None,
-    "dots": jax.checkpoint_policies.dots_saveable,
-}
 
 
 @dataclass(frozen=True)
@@ -51,8 +39,7 @@ class TransformerConfig:
         batch: Sequences in a step.
         dtype: Of activations and products, the head's aside.
         attention: See ``hloscope.models.blocks.attend``.
-        remat: ``none``, ``full`` (a layer keeps only its input) or ``dots`` (it
-            also keeps the results of its products).
+        remat: See ``hloscope.models.remat``.
         scan_layers: Whether one loop runs over stacked layers.
         learning_rate: Of AdamW.
     """
@@ -155,29 +142,17 @@ class CausalTransformer(nnx.Module):
         with jax.named_scope("embed"):
             hidden = constrain(self.embed(tokens))
         if isinstance(self.layers, DecoderLayer):
-            run, params = self._runner(self.layers, constrain)
+            run, params = layer_function(self.layers, self.remat)
             with jax.named_scope("layers"):
-                hidden, _ = jax.lax.scan(lambda x, p: (run(p, x), None), hidden, params)
+                hidden, _ = jax.lax.scan(lambda x, p: (constrain(run(p, x)), None), hidden, params)
         else:
             for index, layer in enumerate(self.layers):
-                run, params = self._runner(layer, constrain)
+                run, params = layer_function(layer, self.remat)
                 with jax.named_scope(f"layer_{index}"):
-                    hidden = run(params, hidden)
+                    hidden = constrain(run(params, hidden))
         with jax.named_scope("head"):
             hidden = self.norm(hidden).astype(jnp.float32)
             return constrain(jnp.einsum("btc,vc->btv", hidden, self.embed.embedding[...]))
-
-    def _runner(self, layer: Any, constrain: Constrain) -> tuple[Callable[..., jax.Array], Any]:
-        """The layer as a function of its parameters and input, and its parameters."""
-        graphdef, params = nnx.split(layer)
-
-        def run(params: Any, hidden: jax.Array) -> jax.Array:
-            decoder: DecoderLayer = nnx.merge(graphdef, params)
-            return constrain(decoder(hidden))
-
-        if self.remat == "none":
-            return run, params
-        return jax.checkpoint(run, policy=_REMAT_POLICIES[self.remat]), params
 
 
 def training(preset: str, settings: Mapping[str, str]) -> Training:
@@ -191,28 +166,18 @@ def training(preset: str, settings: Mapping[str, str]) -> Training:
         preset: A key of ``PRESETS``.
         settings: Options as the registry checked them.
     """
-    config = PRESETS[preset]
-    config = replace(
-        config,
-        batch=int(settings.get("batch", config.batch)),
-        dtype=jnp.dtype(settings["dtype"]),
-        attention=cast("AttentionRoute", settings["attention"]),
-        remat=settings["remat"],
-        scan_layers=settings["scan_layers"] == "true",
-    )
+    config = configured(PRESETS[preset], settings)
 
     def create(rngs: nnx.Rngs) -> CausalTransformer:
         return CausalTransformer(config, rngs=rngs)
 
-    graphdef, _ = parameters_of(nnx.eval_shape(lambda: create(nnx.Rngs(0))))
-    optimizer = adamw(config.learning_rate)
+    learner = Learner(create, adamw(config.learning_rate))
 
     def make_step(constrain: Constrain) -> Any:
         def causal_transformer_step(
             state: State, batch: Mapping[str, jax.Array]
         ) -> tuple[State, dict[str, jax.Array]]:
-            def loss(params: Parameters) -> jax.Array:
-                model: CausalTransformer = nnx.merge(graphdef, params)
+            def loss(model: CausalTransformer) -> jax.Array:
                 logits = model(batch["tokens"], constrain)
                 with jax.named_scope("loss"):
                     losses = optax.softmax_cross_entropy_with_integer_labels(
@@ -220,7 +185,7 @@ def training(preset: str, settings: Mapping[str, str]) -> Training:
                     )
                     return jnp.mean(losses)
 
-            return update(state, loss, optimizer)
+            return learner.update(state, loss)
 
         return causal_transformer_step
 
@@ -232,7 +197,7 @@ def training(preset: str, settings: Mapping[str, str]) -> Training:
     return Training(
         name=f"causal_transformer ({preset})",
         make_step=make_step,
-        init=create_state(create, optimizer),
+        init=learner.init,
         example=example,
         roles=(Role.BATCH,),
     )

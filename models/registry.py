@@ -216,6 +216,13 @@ _SCAN_LAYERS = Option(
     ("false", "true"),
 )
 
+_POSITIONS = Option(
+    "positions",
+    "tables of sines: computed in the step, or baked into it as constants",
+    "computed",
+    ("computed", "baked"),
+)
+
 _ARCHS = {
     spec.name: spec
     for spec in (
@@ -234,6 +241,14 @@ _ARCHS = {
             options=(_DTYPE, _BATCH, _ATTENTION, _REMAT, _SCAN_LAYERS),
             axes=("data", "fsdp"),
             module="hloscope.models.causal_transformer",
+        ),
+        ArchSpec(
+            name="hierarchical_mmdit",
+            description="diffusion transformer over text and 64x64 images in three stages",
+            presets=("small", "smoke"),
+            options=(_DTYPE, _BATCH, _ATTENTION, _REMAT, _POSITIONS),
+            axes=("data", "fsdp"),
+            module="hloscope.models.hierarchical_mmdit",
         ),
     )
 }

@@ -9,8 +9,8 @@ it, which is what lets donation alias all of them.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
-from typing import Any
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Any, TypeVar
 
 import jax
 import jax.numpy as jnp
@@ -30,13 +30,25 @@ from hloscope.models.sharding import (
     unconstrained,
 )
 
-__all__ = ["Parameters", "State", "Training", "adamw", "create_state", "parameters_of", "update"]
+if TYPE_CHECKING:
+    from _typeshed import DataclassInstance
+
+__all__ = ["Learner", "Parameters", "State", "Training", "adamw", "configured", "parameters_of"]
 
 Parameters = dict[Any, Any]
 """Nested plain dicts of arrays, as ``nnx.to_pure_dict`` gives them."""
 
 State = dict[str, Any]
 """``params``, ``opt_state`` and ``step``."""
+
+Config = TypeVar("Config", bound="DataclassInstance")
+
+# How an option's text becomes the field of its name; a word stays a word.
+_READ: Mapping[str, Callable[[str], Any]] = {
+    "batch": int,
+    "dtype": jnp.dtype,
+    "scan_layers": lambda value: value == "true",
+}
 
 
 @dataclass(frozen=True)
@@ -109,6 +121,17 @@ class Training:
         )
 
 
+def configured(config: Config, settings: Mapping[str, str]) -> Config:
+    """A model's dataclass of shapes with the fields that options of the same names set.
+
+    Args:
+        config: A preset.
+        settings: Options as the registry checked them.
+    """
+    fields = {name: _READ.get(name, str)(value) for name, value in settings.items()}
+    return replace(config, **fields)
+
+
 def adamw(learning_rate: float) -> optax.GradientTransformation:
     """AdamW that decays kernels and embeddings by 0.01, and no scale or bias."""
 
@@ -130,39 +153,55 @@ def parameters_of(model: nnx.Module) -> tuple[Any, Parameters]:
     return graphdef, nnx.to_pure_dict(params)
 
 
-def create_state(
-    create: Callable[[nnx.Rngs], nnx.Module], optimizer: optax.GradientTransformation
-) -> Callable[[jax.Array], State]:
-    """From the model's constructor to a function from a key to the initial state."""
+class Learner:
+    """A model and its optimizer, as functions of the state.
 
-    def init(key: jax.Array) -> State:
-        _, params = parameters_of(create(nnx.Rngs(params=key)))
+    Args:
+        create: The model's constructor; only its shapes are read here.
+        optimizer: What turns gradients into updates.
+    """
+
+    def __init__(
+        self, create: Callable[[nnx.Rngs], nnx.Module], optimizer: optax.GradientTransformation
+    ) -> None:
+        self._create = create
+        self._optimizer = optimizer
+        self._graphdef, _ = parameters_of(nnx.eval_shape(lambda: create(nnx.Rngs(0))))
+
+    def init(self, key: jax.Array) -> State:
+        """The state before the first step, from a random key."""
+        _, params = parameters_of(self._create(nnx.Rngs(params=key)))
         return {
             "params": params,
-            "opt_state": optimizer.init(params),
+            "opt_state": self._optimizer.init(params),
             "step": jnp.zeros((), jnp.int32),
         }
 
-    return init
+    def update(
+        self, state: State, loss: Callable[[Any], jax.Array]
+    ) -> tuple[State, dict[str, jax.Array]]:
+        """Take one optimizer step down the gradient of ``loss`` at the state's parameters.
 
+        Args:
+            state: As ``init`` gives it.
+            loss: From the model with those parameters to a float32 scalar.
 
-def update(
-    state: State,
-    loss: Callable[[Parameters], jax.Array],
-    optimizer: optax.GradientTransformation,
-) -> tuple[State, dict[str, jax.Array]]:
-    """Take one optimizer step down the gradient of ``loss`` at ``state['params']``.
+        Returns:
+            The next state, and ``loss`` and ``grad_norm`` (float32 scalars).
+        """
 
-    Returns:
-        The next state, and ``loss`` and ``grad_norm`` (float32 scalars).
-    """
-    value, gradients = jax.value_and_grad(loss)(state["params"])
-    with jax.named_scope("optimizer"):
-        updates, opt_state = optimizer.update(gradients, state["opt_state"], state["params"])
-        params = optax.apply_updates(state["params"], updates)
-        squares = sum(jnp.sum(jnp.square(leaf)) for leaf in jax.tree.leaves(gradients))
-    next_state = {"params": params, "opt_state": opt_state, "step": state["step"] + 1}
-    return next_state, {"loss": value, "grad_norm": jnp.sqrt(squares)}
+        def of_parameters(params: Parameters) -> jax.Array:
+            return loss(nnx.merge(self._graphdef, params))
+
+        value, gradients = jax.value_and_grad(of_parameters)(state["params"])
+        with jax.named_scope("optimizer"):
+            updates, opt_state = self._optimizer.update(
+                gradients, state["opt_state"], state["params"]
+            )
+            params = optax.apply_updates(state["params"], updates)
+            squares = sum(jnp.sum(jnp.square(leaf)) for leaf in jax.tree.leaves(gradients))
+        next_state = {"params": params, "opt_state": opt_state, "step": state["step"] + 1}
+        return next_state, {"loss": value, "grad_norm": jnp.sqrt(squares)}
 
 
 def _with_shardings(tree: Any, shardings: Any) -> Any:

@@ -8,72 +8,41 @@ et al. (arXiv:2006.11239) and Rombach et al. (arXiv:2112.10752).
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
-from typing import Any, cast
+from dataclasses import dataclass
 
 import jax
 import jax.numpy as jnp
 from flax import nnx
-from jax.typing import DTypeLike
 
-from hloscope.ir.signature import Role
 from hloscope.models.blocks import (
     Attention,
-    AttentionRoute,
     ResidualBlock,
     group_norm,
     sinusoidal_embedding,
 )
+from hloscope.models.diffusion import DiffusionConfig, diffusion_training
 from hloscope.models.sharding import Constrain
-from hloscope.models.training import (
-    Parameters,
-    State,
-    Training,
-    adamw,
-    create_state,
-    parameters_of,
-    update,
-)
+from hloscope.models.training import Training, configured
 
 __all__ = ["PRESETS", "UNet", "UNetConfig", "training"]
 
-# Of the captions, this share is replaced by the null condition, so that one
-# model learns both terms of classifier-free guidance (arXiv:2207.12598).
-NULL_SHARE = 0.1
 
-
-@dataclass(frozen=True)
-class UNetConfig:
-    """Shapes of the UNet and of its training batch.
+@dataclass(frozen=True, kw_only=True)
+class UNetConfig(DiffusionConfig):
+    """Shapes of the UNet, beside those of every diffusion model.
 
     Attributes:
-        image_size: Height and width of the image in pixels.
         widths: Channels of each level, from the full resolution down; each
             level has half the resolution of the one before.
         blocks: Residual blocks of a level on the way down; as many on the way up.
         attention_levels: Levels whose residual blocks are followed by attention.
         heads: Attention heads.
-        time_width: Channels of the time embedding.
-        text_tokens: Tokens of a caption's embedding.
-        text_width: Channels of a caption's embedding.
-        batch: Images in a step.
-        dtype: Of activations and products.
-        attention: See ``hloscope.models.blocks.attend``.
-        learning_rate: Of AdamW.
     """
 
-    image_size: int
     widths: tuple[int, ...]
     blocks: int
     attention_levels: tuple[int, ...]
     heads: int
-    time_width: int
-    text_tokens: int
-    text_width: int
-    batch: int
-    dtype: DTypeLike = jnp.bfloat16
-    attention: AttentionRoute = "xla"
-    learning_rate: float = 2e-4
 
 
 PRESETS = {
@@ -262,91 +231,18 @@ class UNet(nnx.Module):
 
 
 def training(preset: str, settings: Mapping[str, str]) -> Training:
-    """The UNet's training.
-
-    Its step takes ``state``; ``batch`` with ``image`` (uint8,
-    ``[batch, size, size, 3]``) and ``text``
-    (``[batch, text_tokens, text_width]``); ``key``, the same for every step,
-    into which the step's number is folded; and ``null_text``, the embedding of
-    the empty caption (``[text_tokens, text_width]``), which is encoded once, not
-    in the step.
+    """The UNet's training; ``hloscope.models.diffusion`` says what its step takes.
 
     Args:
         preset: A key of ``PRESETS``.
         settings: Options as the registry checked them.
     """
-    config = PRESETS[preset]
-    config = replace(
-        config,
-        batch=int(settings.get("batch", config.batch)),
-        dtype=jnp.dtype(settings["dtype"]),
-        attention=cast("AttentionRoute", settings["attention"]),
-    )
+    config = configured(PRESETS[preset], settings)
 
     def create(rngs: nnx.Rngs) -> UNet:
         return UNet(config, rngs=rngs)
 
-    graphdef, _ = parameters_of(nnx.eval_shape(lambda: create(nnx.Rngs(0))))
-    optimizer = adamw(config.learning_rate)
-
-    def make_step(constrain: Constrain) -> Any:
-        def unet_step(
-            state: State, batch: Mapping[str, jax.Array], key: jax.Array, null_text: jax.Array
-        ) -> tuple[State, dict[str, jax.Array]]:
-            key = jax.random.fold_in(key, state["step"])
-
-            def loss(params: Parameters) -> jax.Array:
-                model: UNet = nnx.merge(graphdef, params)
-                return _noise_loss(model, batch, key, null_text, constrain)
-
-            return update(state, loss, optimizer)
-
-        return unet_step
-
-    def example(key: jax.Array) -> tuple[Any, ...]:
-        pixels, captions, empty, steps = jax.random.split(key, 4)
-        image_shape = (config.batch, config.image_size, config.image_size, 3)
-        text_shape = (config.text_tokens, config.text_width)
-        batch = {
-            "image": jax.random.randint(pixels, image_shape, 0, 256).astype(jnp.uint8),
-            "text": jax.random.normal(captions, (config.batch, *text_shape), config.dtype),
-        }
-        return batch, steps, jax.random.normal(empty, text_shape, config.dtype)
-
-    return Training(
-        name=f"unet ({preset})",
-        make_step=make_step,
-        init=create_state(create, optimizer),
-        example=example,
-        roles=(Role.BATCH, Role.RNG, Role.FROZEN),
-    )
-
-
-def _noise_loss(
-    model: UNet,
-    batch: Mapping[str, jax.Array],
-    key: jax.Array,
-    null_text: jax.Array,
-    constrain: Constrain,
-) -> jax.Array:
-    """Mean squared error of the predicted noise at random times.
-
-    The noise's share follows the cosine schedule of Nichol and Dhariwal
-    (arXiv:2102.09672) with no offset, evaluated at a continuous time.
-    """
-    with jax.named_scope("diffuse"):
-        time_key, noise_key, null_key = jax.random.split(key, 3)
-        image = batch["image"].astype(jnp.float32) / 127.5 - 1
-        size = image.shape[0]
-        time = jax.random.uniform(time_key, (size,))
-        noise = constrain(jax.random.normal(noise_key, image.shape))
-        angle = (jnp.pi / 2 * time)[:, None, None, None]
-        noisy = jnp.cos(angle) * image + jnp.sin(angle) * noise
-        dropped = jax.random.bernoulli(null_key, NULL_SHARE, (size, 1, 1))
-        text = jnp.where(dropped, null_text, batch["text"])
-    predicted = model(noisy, time, text, constrain)
-    with jax.named_scope("loss"):
-        return jnp.mean(jnp.square(predicted - noise))
+    return diffusion_training("unet", preset, config, create, UNet.__call__)
 
 
 def _double(image: jax.Array) -> jax.Array:

@@ -1,4 +1,4 @@
-"""Both architectures, end to end, on every kind of chip: capture, read, audit."""
+"""Every architecture, end to end, on every kind of chip: capture, read, audit."""
 
 import pytest
 from oracles.equality import differences
@@ -21,6 +21,9 @@ STEPS = [
     ("causal_transformer", "cpu"),
     ("causal_transformer", "h100"),
     ("causal_transformer", "v5e"),
+    ("hierarchical_mmdit", "cpu"),
+    ("hierarchical_mmdit", "h100"),
+    pytest.param("hierarchical_mmdit", "v5e", marks=pytest.mark.slow),
 ]
 
 
@@ -72,7 +75,7 @@ def test_every_loop_has_a_trip_count(capture_arch, arch, target):
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("arch", ["unet", "causal_transformer"])
+@pytest.mark.parametrize("arch", ["unet", "causal_transformer", "hierarchical_mmdit"])
 def test_products_agree_between_chips_within_two_percent(capture_arch, arch):
     counted = {
         target: session_of(capture_arch(arch, target)).get(FlopLedger).total.nominal

@@ -30,6 +30,11 @@ __all__ = ["build_artifact"]
 _PACKAGES = ("jax", "jaxlib", "flax", "optax", "hloscope")
 _FLAG_VARIABLES = ("XLA_FLAGS", "LIBTPU_INIT_ARGS")
 
+_WITHOUT_TRITON = (
+    "compiled without XLA's Triton products, so these are cuBLAS calls: its default tiling does "
+    "not fit one of them, and without the card nothing is autotuned"
+)
+
 
 def build_artifact(
     request: CaptureRequest,
@@ -65,7 +70,6 @@ def build_artifact(
     signature = read_signature(step, lowered.plain)
     versions = _versions(plugins)
     flags = {name: os.environ[name] for name in _FLAG_VARIABLES if os.environ.get(name)}
-    options = {k: shorten_paths(str(v)) for k, v in request.compiler_options.items()}
     known: Artifact | None = None
     key = ""
     if programs is not None:
@@ -85,7 +89,7 @@ def build_artifact(
             known, timings={**known.timings, **lowered.timings}, cached=True
         )
     else:
-        compiled, seconds = stages.compile_step(
+        compiled, seconds, used = stages.compile_step(
             lowered, request.compiler_options, devices, target.text, phase
         )
         with phase("read"):
@@ -101,7 +105,10 @@ def build_artifact(
             source="",
             name="",
             versions=versions,
-            flags={**{name: shorten_paths(text) for name, text in flags.items()}, **options},
+            flags={
+                **{name: shorten_paths(text) for name, text in flags.items()},
+                **{name: shorten_paths(str(value)) for name, value in used.items()},
+            },
             timings={**lowered.timings, "compile": seconds},
             xla_cost=program.xla_cost,
             xla_cost_note=program.xla_cost_note,
@@ -110,6 +117,9 @@ def build_artifact(
             literals=program.literals,
             literals_note=program.literals_note,
         )
+    messages = list(lowered.warnings)
+    if stages.TRITON_PRODUCTS in artifact.flags.keys() - request.compiler_options.keys():
+        messages.append(_WITHOUT_TRITON)
     artifact = dataclasses.replace(
         artifact,
         source=_describe(request),
@@ -119,7 +129,7 @@ def build_artifact(
         jaxpr_note=lowered.jaxpr_note and shorten_paths(lowered.jaxpr_note),
         closed_over=lowered.closed_over,
         closed_over_note=lowered.closed_over_note and shorten_paths(lowered.closed_over_note),
-        warnings=tuple(shorten_paths(text) for text in lowered.warnings),
+        warnings=tuple(shorten_paths(text) for text in messages),
     )
     if programs is not None and known is None:
         programs.put(key, artifact)

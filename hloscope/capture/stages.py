@@ -28,7 +28,22 @@ from hloscope.errors import CaptureError, UsageError
 from hloscope.ir.closed_over import ClosedOver
 from hloscope.ir.jaxpr_count import JaxprCount
 
-__all__ = ["Compiled", "Lowered", "compile_step", "lower_step", "program_digest", "read_program"]
+__all__ = [
+    "TRITON_PRODUCTS",
+    "Compiled",
+    "Lowered",
+    "compile_step",
+    "lower_step",
+    "program_digest",
+    "read_program",
+]
+
+TRITON_PRODUCTS = "xla_gpu_enable_triton_gemm"
+
+# On a card the autotuner drops the tilings that do not fit a fusion and falls back
+# to cuBLAS. Without one XLA takes its default tiling unseen, and fails here where
+# that does not fit, as in a product of 16 x 77 transposed rows.
+_NO_TILES = "Couldn't find output tile sizes"
 
 Phase = Callable[[str], AbstractContextManager[None]]
 """Makes a context that reports when the phase of that name begins and ends."""
@@ -155,11 +170,14 @@ def compile_step(
     devices: Sequence[Any],
     target: str,
     phase: Phase,
-) -> tuple[Any, float]:
+) -> tuple[Any, float, Mapping[str, OptionValue]]:
     """Compile, and make sure that it was for the target.
 
+    Where XLA's Triton products fail for want of autotuning, compiles without them.
+
     Returns:
-        JAX's own ``Compiled``, and the seconds it took.
+        JAX's own ``Compiled``, the seconds it took, and the options that it was
+        compiled with.
 
     Raises:
         UsageError: XLA does not know one of the compiler options.
@@ -168,16 +186,12 @@ def compile_step(
     timings: dict[str, float] = {}
     with phase("compile"), _timed(timings, "compile"):
         try:
-            compiled = lowered.plain.compile(compiler_options=dict(options) or None)
+            compiled = _compile(lowered, options)
         except jax.errors.JaxRuntimeError as error:
-            if options and "compile option" in str(error):
-                raise UsageError(
-                    "XLA refuses a compiler option",
-                    place=", ".join(f"{key}={value}" for key, value in options.items()),
-                    detail=str(error).splitlines()[0],
-                    hint="Check the option's name and value for this target.",
-                ) from error
-            raise
+            if _NO_TILES not in str(error) or TRITON_PRODUCTS in options:
+                raise
+            options = {**options, TRITON_PRODUCTS: False}
+            compiled = _compile(lowered, options)
     used = {
         device
         for sharding in jax.tree.leaves((compiled.input_shardings, compiled.output_shardings))
@@ -191,7 +205,21 @@ def compile_step(
             hint="Give it an array (or a ShapeDtypeStruct) among its arguments: these carry the "
             "devices. A step that builds its own mesh takes `devices`.",
         )
-    return compiled, timings["compile"]
+    return compiled, timings["compile"], options
+
+
+def _compile(lowered: Lowered, options: Mapping[str, OptionValue]) -> Any:
+    try:
+        return lowered.plain.compile(compiler_options=dict(options) or None)
+    except jax.errors.JaxRuntimeError as error:
+        if options and "compile option" in str(error):
+            raise UsageError(
+                "XLA refuses a compiler option",
+                place=", ".join(f"{key}={value}" for key, value in options.items()),
+                detail=str(error).splitlines()[0],
+                hint="Check the option's name and value for this target.",
+            ) from error
+        raise
 
 
 def program_digest(lowered: Lowered) -> str:

@@ -18,7 +18,7 @@ from hloscope.pipeline.loading import load_passes
 from hloscope.pipeline.session import Session
 
 TARGETS = ("cpu", "h100", "v5e")
-ARCHS = ("causal_transformer", "unet")
+ARCHS = ("causal_transformer", "hierarchical_mmdit", "unet")
 
 
 @functools.cache

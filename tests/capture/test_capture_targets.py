@@ -110,6 +110,33 @@ def test_compiler_options_change_what_the_gpu_compiler_chooses(need_target, writ
     assert "__cublas" in chosen.hlo_text
 
 
+TRANSPOSED = """
+import jax
+import jax.numpy as jnp
+
+x = jax.ShapeDtypeStruct((16, 192, 77), jnp.bfloat16)
+w = jax.ShapeDtypeStruct((192, 192), jnp.bfloat16)
+step = (lambda x, w: jnp.swapaxes(x, 1, 2).reshape(16 * 77, 192) @ w, (x, w))
+"""
+
+
+def test_a_product_that_no_default_tiling_fits_is_compiled_without_triton(need_target, write_file):
+    need_target("h100")
+    source = parse_source(f"{write_file('step.py', TRANSPOSED)}:step")
+    artifact = capture(CaptureRequest(source, "h100", use_cache=False))
+    assert "__cublas" in artifact.hlo_text
+    assert artifact.flags == {"xla_gpu_enable_triton_gemm": "False"}
+    assert [text for text in artifact.warnings if "without XLA's Triton products" in text]
+
+
+def test_triton_products_that_were_asked_for_are_not_left_out(need_target, write_file):
+    need_target("h100")
+    source = parse_source(f"{write_file('step.py', TRANSPOSED)}:step")
+    option = {"xla_gpu_enable_triton_gemm": True}
+    with pytest.raises(CaptureError, match="could not be compiled"):
+        capture(CaptureRequest(source, "h100", compiler_options=option, use_cache=False))
+
+
 def test_a_program_too_large_for_the_chip_is_refused_in_the_compilers_words(
     need_target, write_file
 ):

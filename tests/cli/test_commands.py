@@ -241,7 +241,7 @@ def test_archs_lists_every_architecture_with_its_presets(hloscope):
     document = json.loads(hloscope("archs", "--json").out)
     table = document["tables"][0]
     assert table["name"] == "archs"
-    assert {row[0] for row in table["rows"]} >= {"unet", "causal_transformer"}
+    assert {row[0] for row in table["rows"]} >= {"unet", "causal_transformer", "hierarchical_mmdit"}
 
 
 def test_explain_shows_a_rule_by_code_or_name_and_lists_them_without(hloscope):

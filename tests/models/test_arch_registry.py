@@ -8,7 +8,7 @@ from hloscope.models import registry
 
 
 def test_the_registry_lists_its_architectures_in_order():
-    assert registry.names() == ("causal_transformer", "unet")
+    assert registry.names() == ("causal_transformer", "hierarchical_mmdit", "unet")
 
 
 @pytest.mark.parametrize("name", registry.names())
@@ -33,7 +33,9 @@ def test_an_unknown_architecture_is_answered_with_the_nearest_name():
 def test_a_name_near_to_none_is_answered_with_all_of_them():
     with pytest.raises(UsageError) as caught:
         registry.get("zzz")
-    assert caught.value.hint == "The architectures are: causal_transformer, unet."
+    assert (
+        caught.value.hint == "The architectures are: causal_transformer, hierarchical_mmdit, unet."
+    )
 
 
 def test_an_unknown_preset_is_answered_with_the_nearest_one():

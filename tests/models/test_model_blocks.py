@@ -3,7 +3,7 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from hloscope.models.blocks import attend, rotate, sinusoidal_embedding
+from hloscope.models.blocks import attend, grid_positions, rotate, sinusoidal_embedding
 
 
 def _attend_in_float64(query, key, value, *, causal):
@@ -60,3 +60,21 @@ def test_the_time_embedding_is_sines_and_cosines_of_geometric_frequencies():
     expected = np.concatenate((np.sin(angle), np.cos(angle)), axis=1)
     got = sinusoidal_embedding(jnp.asarray(time, jnp.float32), 8)
     np.testing.assert_allclose(got, expected, atol=1e-3)
+
+
+def test_grid_positions_are_sines_and_cosines_of_the_row_and_of_the_column():
+    table = grid_positions(3, 8, np)
+    assert table.dtype == np.float32
+    for row in range(3):
+        for column in range(3):
+            angles = [place * frequency for place in (row, column) for frequency in (1, 0.01)]
+            sines, cosines = np.sin(angles), np.cos(angles)
+            expected = np.concatenate((sines[:2], cosines[:2], sines[2:], cosines[2:]))
+            np.testing.assert_allclose(table[3 * row + column], expected, atol=1e-6)
+
+
+def test_both_array_modules_make_the_same_grid_positions():
+    computed, baked = grid_positions(32, 192, jnp), grid_positions(32, 192, np)
+    assert isinstance(baked, np.ndarray)
+    assert computed.dtype == jnp.float32
+    np.testing.assert_allclose(computed, baked, atol=1e-5)

@@ -73,6 +73,29 @@ def test_small_unet_is_as_large_as_published():
     assert _step_flops("unet") == pytest.approx(646e9, rel=0.15)
 
 
+def test_small_hierarchical_mmdit_is_as_large_as_specified():
+    assert _parameters("hierarchical_mmdit") == pytest.approx(55e6, rel=0.15)
+    assert _step_flops("hierarchical_mmdit") == pytest.approx(737e9, rel=0.15)
+
+
+def test_small_hierarchical_mmdit_attends_over_141_333_and_1101_joint_tokens():
+    step = registry.get("hierarchical_mmdit").build("small", {"attention": "reference"})
+    logits = set(_attended(jax.make_jaxpr(step.fn)(*step.args).jaxpr))
+    # The text's last block asks nothing any more: 1024 of the image ask all 1101.
+    assert logits == {(141, 141), (333, 333), (1101, 1101), (1024, 1101)}
+
+
+def _attended(jaxpr):
+    """Queries and keys of the softmaxes over logits ``[batch, heads, queries, keys]``."""
+    for equation in jaxpr.eqns:
+        if equation.primitive.name == "exp" and equation.outvars[0].aval.ndim == 4:
+            yield equation.outvars[0].aval.shape[2:]
+        for value in equation.params.values():
+            inner = getattr(value, "jaxpr", value)
+            if hasattr(inner, "eqns"):
+                yield from _attended(inner)
+
+
 def test_attention_routes_and_scanning_change_neither_flops_nor_parameters():
     flops, parameters = _step_flops("causal_transformer"), _parameters("causal_transformer")
     for options in ({"attention": "reference"}, {"scan_layers": "true"}, {"remat": "dots"}):

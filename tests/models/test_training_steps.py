@@ -12,7 +12,7 @@ import numpy as np
 import pytest
 
 from hloscope.ir.signature import Role
-from hloscope.models import registry, unet
+from hloscope.models import diffusion, registry
 from hloscope.models.training import adamw
 
 VARIANTS = [
@@ -22,6 +22,8 @@ VARIANTS = [
     for choice in option.choices or ("2",)
 ]
 
+
+DIFFUSION = ("unet", "hierarchical_mmdit")
 
 # Quick to compile: nothing here depends on how well the CPU code is optimized.
 QUICK = {"xla_backend_optimization_level": 0}
@@ -69,9 +71,10 @@ def test_the_language_model_starts_at_a_uniform_guess_and_learns_its_batch():
 
 
 @pytest.mark.slow
-def test_the_unet_starts_at_the_noise_itself_and_learns_its_batch():
-    losses = _losses("unet", 60)
-    # The last convolution starts at zero, so the error is the noise: variance 1.
+@pytest.mark.parametrize("name", DIFFUSION)
+def test_a_diffusion_model_starts_at_the_noise_itself_and_learns_its_batch(name):
+    losses = _losses(name, 60)
+    # The last layer starts at zero, so the error is the noise: variance 1.
     assert losses[0] == pytest.approx(1, abs=0.1)
     assert np.mean(losses[-10:]) < 0.5 * losses[0]
 
@@ -119,6 +122,9 @@ def test_parameters_and_moments_are_float32_whatever_the_compute_type(name):
         ("causal_transformer", "['params']['layers'][2]['mlp']['gate']['kernel']"),
         ("causal_transformer", "['opt_state'][0].nu['embed']['embedding']"),
         ("causal_transformer", "['step']"),
+        ("hierarchical_mmdit", "['params']['down'][0][1]['text']['mlp']['gate']['kernel']"),
+        ("hierarchical_mmdit", "['params']['merge'][1]['image']['kernel']"),
+        ("hierarchical_mmdit", "['opt_state'][0].mu['middle'][0]['image']['out']['kernel']"),
     ],
 )
 def test_the_paths_of_the_state_read_as_the_model_is_written(name, path):
@@ -128,11 +134,12 @@ def test_the_paths_of_the_state_read_as_the_model_is_written(name, path):
 
 
 def test_each_argument_has_its_role_and_the_state_is_donated():
-    unet_step = registry.get("unet").build("small")
-    assert unet_step.roles == {0: Role.STATE, 1: Role.BATCH, 2: Role.RNG, 3: Role.FROZEN}
+    diffusion_steps = [registry.get(name).build("small") for name in DIFFUSION]
+    for step in diffusion_steps:
+        assert step.roles == {0: Role.STATE, 1: Role.BATCH, 2: Role.RNG, 3: Role.FROZEN}
     transformer_step = registry.get("causal_transformer").build("small")
     assert transformer_step.roles == {0: Role.STATE, 1: Role.BATCH}
-    for step in (unet_step, transformer_step):
+    for step in (*diffusion_steps, transformer_step):
         assert step.donate == (0,)
         assert len(step.args) == len(step.roles)
 
@@ -217,7 +224,7 @@ def test_kernels_and_embeddings_decay_and_scales_and_biases_do_not():
 
 @pytest.mark.slow
 def test_the_null_condition_takes_the_captions_place(monkeypatch):
-    monkeypatch.setattr(unet, "NULL_SHARE", 1.0)
+    monkeypatch.setattr(diffusion, "NULL_SHARE", 1.0)
     step = jax.jit(registry.get("unet").build("smoke").fn, compiler_options=QUICK)
 
     def gradient(captions, empty):
