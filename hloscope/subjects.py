@@ -10,7 +10,14 @@ from hloscope.ir import Module, Signature
 from hloscope.ir.closed_over import ClosedOver
 from hloscope.ir.jaxpr_count import JaxprCount
 from hloscope.pipeline.findings import Quantity, Unit
-from hloscope.pipeline.inputs import KnownLiteral, KnownLiterals, MeshAxes, XlaCost, XlaMemory
+from hloscope.pipeline.inputs import (
+    CompileTimes,
+    KnownLiteral,
+    KnownLiterals,
+    MeshAxes,
+    XlaCost,
+    XlaMemory,
+)
 
 if TYPE_CHECKING:
     from hloscope.capture.artifact import Artifact
@@ -51,6 +58,7 @@ class ModuleSubject:
             XlaMemory: Unavailable("a bare module comes without a memory analysis"),
             ClosedOver: Unavailable("a bare module comes without the arrays that its step held"),
             JaxprCount: Unavailable("a bare module comes without the jaxpr that it was made of"),
+            CompileTimes: Unavailable("a bare module does not say how long its compile took"),
         }
 
     def header(self) -> Mapping[str, str | Quantity]:
@@ -104,6 +112,9 @@ class ArtifactSubject:
             JaxprCount: artifact.jaxpr
             or Unavailable(artifact.jaxpr_note or "the artifact holds no count of the jaxpr"),
         }
+        found[CompileTimes] = CompileTimes(
+            *(artifact.timings.get(phase) for phase in ("trace", "lower", "compile"))
+        )
         if artifact.mesh:
             found[MeshAxes] = MeshAxes(artifact.mesh)
         try:

@@ -9,7 +9,22 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-__all__ = ["KnownLiteral", "KnownLiterals", "MeshAxes", "XlaCost", "XlaMemory"]
+__all__ = ["CompileTimes", "KnownLiteral", "KnownLiterals", "MeshAxes", "XlaCost", "XlaMemory"]
+
+
+@dataclass(frozen=True, slots=True)
+class CompileTimes:
+    """Seconds that it took to make the program; ``None`` where a part was not timed.
+
+    Attributes:
+        trace: From the Python function to the jaxpr.
+        lower: From the jaxpr to the module that XLA gets.
+        compile: XLA's own part.
+    """
+
+    trace: float | None
+    lower: float | None
+    compile: float | None
 
 
 @dataclass(frozen=True, slots=True)

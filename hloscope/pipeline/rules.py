@@ -44,6 +44,9 @@ class Limits:
             worth a finding.
         quantized_flops_per_byte: FLOPs of quantized products for each byte that
             conversions move, from which on quantizing gains time.
+        repeated_share: Share (0..1) of a program's instructions from which blocks
+            that are spelled out again and again are worth a finding.
+        repeated_instructions: Instructions of a program from which that matters.
         warning_share: Share (0..1) of the step, in the measure that a rule is
             about, from which a finding is a warning and no longer a note.
         error_share: The same for an error.
@@ -67,6 +70,8 @@ class Limits:
     exposed_share: float = 0.02
     float64_bytes: int = 4096
     quantized_flops_per_byte: float = 500.0
+    repeated_share: float = 0.5
+    repeated_instructions: int = 1000
     warning_share: float = 0.05
     error_share: float = 0.25
 

@@ -1,0 +1,77 @@
+"""HS801."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from hloscope.passes.finding_sites import instruction_site
+from hloscope.passes.repeated_blocks import RepeatedBlocks
+from hloscope.pipeline.findings import Basis, Category, Finding, Quantity, Severity, Unit
+from hloscope.pipeline.inputs import CompileTimes
+from hloscope.pipeline.rules import Limits, rule
+
+__all__ = ["unrolled_layers"]
+
+_LINEAR = "linear in the instructions"
+_LONG = 60.0  # seconds of a compile that people wait for and talk about
+
+
+@rule("HS801", "unrolled-layers", Category.COMPILE_TIME)
+def unrolled_layers(
+    blocks: RepeatedBlocks, times: CompileTimes | None, limits: Limits
+) -> Iterator[Finding]:
+    """Finds programs that spell one block out for every layer.
+
+    What it does:
+        Compares instructions by opcode, shapes, attributes and the structure of
+        what they call, and looks for the number of repetitions that explains
+        most of the program. It is reported where half of the instructions
+        (``repeated_share``) belong to at least four repetitions of a block, in
+        programs of ``repeated_instructions`` (1,000) and more.
+
+    Why it costs:
+        Tracing, lowering and compiling take time for every instruction: forty
+        layers take about forty times as long as one. The program that runs is
+        no faster for it.
+
+    Example:
+            for block in blocks:
+                x = block(x)
+
+    Use instead:
+        Stack the layers' parameters and loop over them; JAX compiles one layer:
+
+            def body(x, params):
+                return block(params, x), None
+            x, _ = jax.lax.scan(body, x, stacked)
+
+        With flax, ``nnx.scan`` or ``nn.scan`` do the stacking.
+    """
+    if blocks.share < limits.repeated_share or blocks.example is None:
+        return
+    if blocks.instructions < limits.repeated_instructions:
+        return
+    share = 1 - blocks.folded / blocks.instructions
+    evidence = [
+        Quantity("blocks", blocks.times),
+        Quantity("instructions", blocks.instructions),
+        Quantity("with a loop", blocks.folded, Unit.COUNT, Basis.MODELLED, "one block is left"),
+    ]
+    cost = Quantity("instructions repeated", blocks.repeated)
+    severity = Severity.NOTE
+    seconds = times.compile if times is not None else None
+    if seconds is not None:
+        cost = Quantity("compile saved", seconds * share, Unit.SECONDS, Basis.MODELLED, _LINEAR)
+        evidence.append(Quantity("compile", seconds, Unit.SECONDS))
+        severity = Severity.WARNING if seconds >= _LONG else Severity.NOTE
+    yield Finding(
+        code="HS801",
+        name="unrolled-layers",
+        category=Category.COMPILE_TIME,
+        severity=severity,
+        message=f"one block stands in the program {blocks.times} times",
+        site=instruction_site(blocks.example),
+        evidence=tuple(evidence),
+        cost=cost,
+        fix="Stack the layers' parameters and run them in jax.lax.scan (nnx.scan, nn.scan).",
+    )
