@@ -14,6 +14,7 @@ from hloscope.pipeline.inputs import (
     CompileTimes,
     KnownLiteral,
     KnownLiterals,
+    LoweredModule,
     MeshAxes,
     XlaCost,
     XlaMemory,
@@ -96,6 +97,7 @@ class ArtifactSubject:
         found: dict[type, object] = {
             Artifact: artifact,
             Module: artifact.module,
+            LoweredModule: LoweredModule(lambda: artifact.lowered),
             Signature: artifact.signature,
             KnownLiterals: KnownLiterals(
                 {x.name: KnownLiteral(x.kind, x.value, x.digest) for x in artifact.literals},

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 
 from hloscope.ir import Module
-from hloscope.ir.argument_roles import guess_roles
+from hloscope.ir.argument_roles import find_updated, guess_roles
 from hloscope.ir.signature import InputLeaf, OutputLeaf, Signature
 from hloscope.passes.entry_slots import Slot, parameter_slots, result_shapes
 from hloscope.passes.pytree_paths import keys_of
@@ -25,8 +25,9 @@ def infer_signature(module: Module) -> Signature:
 
     The path is the parameter's ``op_name``, which JAX has written since jaxlib
     0.5; without one the leaf is called ``parameter 3``. What is aliased or
-    listed as a donor was donated, and an argument with a donated leaf is state;
-    so is one that is named like a training state. Of other leaves nothing tells
+    listed as a donor was donated. An argument with an aliased leaf is state; so
+    is one that is named like a training state, and one with a donor as large as
+    a result that lives in no argument's buffer. Of other leaves nothing tells
     whether they were donated. Arguments that jit dropped left no trace. In a
     partitioned module sizes are those of one partition.
     """
@@ -35,7 +36,15 @@ def infer_signature(module: Module) -> Signature:
     donors = {(donor.parameter, donor.parameter_index) for donor in module.buffer_donors}
     paths = [_path(number, slot) for number, slot in enumerate(slots)]
     given_up = aliased | donors
-    updated = {root for slot, (_, root) in zip(slots, paths, strict=True) if slot.key in given_up}
+    updated = {root for slot, (_, root) in zip(slots, paths, strict=True) if slot.key in aliased}
+    offered: dict[str, list[tuple[int, ...]]] = {}
+    for slot, (_, root) in zip(slots, paths, strict=True):
+        if slot.key in donors and root not in updated:
+            offered.setdefault(root, []).append(slot.shape.dimensions)
+    taken = {alias.output_index for alias in module.input_output_alias}
+    results = result_shapes(module)
+    left = (shape.dimensions for index, shape in results.items() if index not in taken)
+    updated |= find_updated(offered, left)
     roles = guess_roles((root for _, root in paths), updated)
     inputs = tuple(
         InputLeaf(
@@ -51,7 +60,7 @@ def infer_signature(module: Module) -> Signature:
     )
     outputs = tuple(
         OutputLeaf(f"result {number}", shape.dtype, shape.dimensions, number)
-        for number, shape in enumerate(result_shapes(module).values())
+        for number, shape in enumerate(results.values())
     )
     return Signature(inputs, outputs, basis="inferred")
 

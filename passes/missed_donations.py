@@ -58,16 +58,23 @@ def find_missed_donations(
 
     The two must agree in dtype, in dimensions over all devices and on one, in
     layout and memory space, as XLA and JAX ask of an alias. Frozen arguments
-    and random keys are left alone: they are passed again.
+    and random keys are left alone: they are passed again. So is a result that
+    is the new value of a donated leaf, which has a reason of its own.
     """
     slots = parameter_slots(module)
     shapes = list(result_shapes(module).items())
     aliased = {alias.output_index for alias in module.input_output_alias}
     outputs = {o.index: o for o in signature.outputs if o.index is not None}
+    # Where a donated leaf's own result came back otherwise, that is what to mend.
+    owed = {
+        leaf.partner.index
+        for leaf in aliasing.leaves
+        if leaf.reason is not None and leaf.leaf.donated and leaf.partner is not None
+    }
     free = {
         number: shape
         for number, (index, shape) in enumerate(shapes)
-        if index not in aliased and number in outputs and shape.bytes
+        if index not in aliased and number in outputs and shape.bytes and number not in owed
     }
     entry_bytes = sum(slot.shape.bytes for slot in slots) + sum(s.bytes for s in free.values())
     offered = [leaf for leaf in aliasing.leaves if _could_be_given(leaf)]

@@ -10,7 +10,7 @@ from hloscope.passes.pytree_paths import Keys, keys_of
 
 __all__ = ["PartnerOutputs"]
 
-_MOST_PREFIX_KEYS = 2
+_MOST_PREFIX_KEYS = 6
 
 
 class PartnerOutputs:

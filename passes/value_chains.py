@@ -5,16 +5,35 @@ from __future__ import annotations
 from collections import deque
 from collections.abc import Iterator, Sequence
 
-from hloscope.ir import Instruction, Module
+from hloscope.ir import Computation, Instruction, Module
 from hloscope.passes.entry_slots import Index, Slot
 
-__all__ = ["changing_convert", "chain_of", "result_chain", "slot_values"]
+__all__ = [
+    "changing_convert",
+    "chain_of",
+    "is_read",
+    "out_of_order",
+    "result_chain",
+    "slot_values",
+]
 
 _HANDED_ON = frozenset(
     ("bitcast", "copy", "copy-done", "copy-start", "opt-barrier", "reshape", "transpose")
 )
 _ENTERED = frozenset(("fusion", "call"))
-# Results of large programs depend on nearly everything; one leaf is not worth a walk of it all.
+# A module before optimization marks shardings and memories by calls that change nothing.
+_MARKS = frozenset(
+    (
+        "Sharding",
+        "SPMDFullToShardShape",
+        "SPMDShardToFullShape",
+        "annotate_device_placement",
+        "xla.sdy.FuncResultSharding",
+        "xla.sdy.GlobalToLocalShape",
+        "xla.sdy.LocalToGlobalShape",
+    )
+)
+# One leaf is not worth a walk of a whole program.
 _MOST_VISITED = 4096
 
 
@@ -42,12 +61,69 @@ def chain_of(instruction: Instruction, index: Index = ()) -> Iterator[Instructio
             instruction = instruction.called[0].root
         elif opcode == "parameter" and entered:
             instruction = entered.pop().operands[instruction.parameter_number or 0]
-        elif opcode in _HANDED_ON and instruction.operands:
+        elif _is_handed_on(instruction):
             if opcode == "copy-start":
                 index = ()
             instruction = instruction.operands[0]
         else:
             return
+
+
+def _is_handed_on(instruction: Instruction) -> bool:
+    if not instruction.operands:
+        return False
+    if instruction.opcode == "custom-call":
+        return instruction.attributes.get("custom_call_target", "").strip('"') in _MARKS
+    return instruction.opcode in _HANDED_ON
+
+
+# What reads its operand in another order than it writes, or more than once.
+_OUT_OF_ORDER = frozenset(
+    (
+        "concatenate",
+        "convolution",
+        "custom-call",
+        "dot",
+        "fft",
+        "gather",
+        "pad",
+        "reduce",
+        "reduce-window",
+        "reverse",
+        "scatter",
+        "sort",
+        "transpose",
+    )
+)
+
+
+def out_of_order(reader: Instruction, value: Instruction) -> str:
+    """What in an instruction (or inside its fusion) cannot work where the value lies.
+
+    A product or a transpose reads elements after it has written others; what
+    works element by element does not.
+
+    Returns:
+        The opcode, or nothing where there is none.
+    """
+    if reader.opcode != "fusion" or not reader.called:
+        return reader.opcode if reader.opcode in _OUT_OF_ORDER else ""
+    parameters = reader.called[0].parameters
+    work = [parameters[n] for n, o in enumerate(reader.operands) if o is value]
+    seen = set(work)
+    while work and len(seen) < _MOST_VISITED:
+        for user in work.pop().users:
+            if user.opcode in _OUT_OF_ORDER:
+                return user.opcode
+            if user not in seen:
+                seen.add(user)
+                work.append(user)
+    return ""
+
+
+def is_read(slot: Slot) -> bool:
+    """Whether any instruction takes the array of a slot."""
+    return any(value.users or value.is_root for value in slot_values(slot))
 
 
 def result_chain(module: Module, index: Index) -> Sequence[Instruction]:
@@ -73,7 +149,8 @@ def changing_convert(module: Module, slot: Slot, index: Index, dtype: str) -> In
 
     That is the one that makes the result, where it converts from the
     parameter's dtype; else the first on the way from the parameter, through
-    instructions that keep its shape and dtype, that the result depends on.
+    instructions that keep its shape and dtype, that the result is computed from
+    element by element.
 
     Args:
         module: The module of both.
@@ -88,27 +165,22 @@ def changing_convert(module: Module, slot: Slot, index: Index, dtype: str) -> In
     found = list(_converts_of(slot, dtype))
     if not found:
         return None
-    needed = _needed_for(module, index)
-    if needed is None:
-        return None
-    reached = [convert for convert, launched in found if launched in needed]
+    needed = _elementwise_sources(module, index, slot.shape.num_elements)
+    reached = [convert for convert in found if convert in needed]
     # Converts that XLA put in for itself carry no line.
     return next((c for c in reached if c.location is not None), reached[0] if reached else None)
 
 
-def _converts_of(slot: Slot, dtype: str) -> Iterator[tuple[Instruction, Instruction]]:
-    """Converts of the parameter to ``dtype``, each with the entry's instruction around it."""
+def _converts_of(slot: Slot, dtype: str) -> Iterator[Instruction]:
+    """Converts of the parameter to ``dtype``, behind what keeps its size and dtype."""
     own, sizes = slot.shape.dtype, slot.shape.num_elements
-    work: deque[tuple[Instruction, Instruction | None]] = deque(
-        (value, None) for value in slot_values(slot)
-    )
-    seen: set[tuple[Instruction, Instruction | None]] = set(work)
+    work = deque(slot_values(slot))
+    seen = set(work)
     while work and len(seen) < _MOST_VISITED:
-        value, around = work.popleft()
+        value = work.popleft()
         for user in value.users:
-            launched = around or user
             if user.opcode == "convert" and user.shape.dtype == dtype:
-                yield user, launched
+                yield user
                 continue
             following = []
             if user.opcode in _ENTERED and user.called:
@@ -121,24 +193,40 @@ def _converts_of(slot: Slot, dtype: str) -> Iterator[tuple[Instruction, Instruct
             if user.shape.is_array and (user.shape.dtype, user.shape.num_elements) == (own, sizes):
                 following.append(user)
             for each in following:
-                state = (each, launched if each is not user else around)
-                if state not in seen:
-                    seen.add(state)
-                    work.append(state)
+                if each not in seen:
+                    seen.add(each)
+                    work.append(each)
 
 
-def _needed_for(module: Module, index: Index) -> set[Instruction] | None:
-    """What a result depends on in the entry; ``None`` where that is too much to look at."""
-    start = module.entry.root
-    if index and start.opcode == "tuple":
-        start = start.operands[index[0]]
-    needed = {start}
-    work = [start]
-    while work:
-        for operand in work.pop().operands:
-            if operand not in needed:
-                needed.add(operand)
-                work.append(operand)
-        if len(needed) > _MOST_VISITED:
-            return None
-    return needed
+def _elementwise_sources(module: Module, index: Index, size: int) -> set[Instruction]:
+    """What a result is made of through instructions of as many elements, in any computation."""
+    calls: dict[Computation, Instruction] = {}
+    start = (module.entry.root, index)
+    work = deque([start])
+    seen = {start}
+    while work and len(seen) < _MOST_VISITED:
+        instruction, position = work.popleft()
+        following: list[tuple[Instruction, Index]] = []
+        opcode = instruction.opcode
+        if opcode == "tuple" and position:
+            following = [(instruction.operands[position[0]], position[1:])]
+        elif opcode == "get-tuple-element":
+            following = [(instruction.operands[0], (instruction.tuple_index or 0, *position))]
+        elif opcode in _ENTERED and instruction.called:
+            callee = instruction.called[0]
+            calls[callee] = instruction
+            following = [(callee.root, position)]
+        elif opcode == "parameter" and instruction.computation in calls:
+            call = calls[instruction.computation]
+            following = [(call.operands[instruction.parameter_number or 0], position)]
+        else:
+            following = [
+                (operand, ())
+                for operand in instruction.operands
+                if operand.shape.is_array and operand.shape.num_elements == size
+            ]
+        for each in following:
+            if each not in seen:
+                seen.add(each)
+                work.append(each)
+    return {instruction for instruction, _ in seen}

@@ -107,7 +107,7 @@ def _totals(aliasing: Aliasing) -> Table:
         (
             name,
             Quantity("parameters", len(groups[name])),
-            Quantity("bytes", sizes[name], Unit.BYTES),
+            aliasing.size("bytes", groups[name]),
         )
         for name in sorted(groups, key=lambda name: (name != _ALIASED, -sizes[name], name))
     )
@@ -145,7 +145,7 @@ def _parameters(aliasing: Aliasing, others: Sequence[tuple[str, int, str]], top:
         (
             leaf.leaf.path,
             leaf.leaf.role.value,
-            Quantity("bytes", leaf.bytes, Unit.BYTES),
+            aliasing.size("bytes", [leaf]),
             _DONATED[leaf.leaf.donated],
             _fate(leaf),
             _result(leaf) if leaf.alias is not None else "-",
@@ -187,7 +187,10 @@ def _fate(leaf: LeafAliasing) -> str:
         result = _result(leaf)
         if ends_alike(result, leaf.leaf.path):
             result = "its new value"
-        return f"{result} ({leaf.alias.kind.removesuffix('-alias')})"
+        kind = leaf.alias.kind.removesuffix("-alias")
+        if leaf.displaced and leaf.partner is not None:
+            return f"{result} ({kind}), not its new value {leaf.partner.path}"
+        return f"{result} ({kind})"
     if leaf.reason is None:
         return "not donated" if leaf.leaf.donated is False else "not aliased"
     return f"{leaf.reason.value}: {leaf.detail}"
@@ -213,10 +216,8 @@ def _copies(copies: Sequence[AliasCopy], top: int) -> Table:
             Basis.EXACT if exact else Basis.MODELLED,
             None if exact else _UNKNOWN_COPIES,
         )
-        readers = ", ".join("a result" if r.is_root else r.name for r in copy.readers)
-        rows.append(
-            (moved, copy.leaf.leaf.path, copy.instruction.name, copy.kind.value, readers or "-")
-        )
+        forced_by = ", ".join(copy.forced_by_names())
+        rows.append((moved, copy.leaf.path, copy.instruction.name, copy.why, forced_by or "-"))
     left = len(copies) - len(rows)
     return Table(
         "copies",
@@ -226,7 +227,7 @@ def _copies(copies: Sequence[AliasCopy], top: int) -> Table:
             Column("path", text=Text.PATH),
             Column("copy", text=Text.NAME),
             Column("why"),
-            Column("read by, or made by"),
+            Column("forced by"),
         ),
         tuple(rows),
         f"and {left} more; --top 0 lists all" if left else "",

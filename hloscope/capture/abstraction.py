@@ -11,6 +11,7 @@ from typing import Any
 
 import jax
 import numpy as np
+from jax.experimental.layout import Format
 from jax.sharding import Mesh, NamedSharding, PartitionSpec, Sharding, SingleDeviceSharding
 
 from hloscope.errors import CaptureError
@@ -27,6 +28,7 @@ def abstract_arguments(
     mesh: Mesh | None,
     present: bool,
     scalars: bool,
+    place: bool = True,
 ) -> tuple[tuple[Any, ...], dict[str, Any]]:
     """Turn a step's arguments into ``jax.ShapeDtypeStruct``, laid over ``devices``.
 
@@ -44,13 +46,15 @@ def abstract_arguments(
             plain run would compile.
         scalars: Whether Python numbers are turned as well. They stay where
             only the function knows which of its arguments are static.
+        place: Whether leaves that do not say where they lie are laid over the
+            devices; a function with ``in_shardings`` of its own does that itself.
 
     Raises:
         CaptureError: A leaf is laid over devices that are not the target's.
     """
     numbers = {n % len(args) for n in static} if args else set()
     dynamic = [arg for n, arg in enumerate(args) if n not in numbers]
-    default = _default_sharding((dynamic, kwargs), devices, mesh, present)
+    default = _default_sharding((dynamic, kwargs), devices, mesh, present) if place else None
 
     def abstract(path: Any, leaf: Any) -> Any:
         return _abstract(leaf, path, default, devices, scalars)
@@ -87,7 +91,7 @@ def _abstract(
         return jax.ShapeDtypeStruct(
             leaf.shape,
             leaf.dtype,
-            sharding=_kept_sharding(leaf, path, devices) or default,
+            sharding=_placed(leaf, path, default, devices),
             weak_type=bool(getattr(leaf, "weak_type", False)),
         )
     if isinstance(leaf, (np.ndarray, np.generic)):
@@ -100,6 +104,39 @@ def _abstract(
         )
     # Not an array: jit says what is wrong with it better than this could.
     return leaf
+
+
+def _placed(
+    leaf: Any, path: Any, default: Sharding | None, devices: Sequence[Any]
+) -> Sharding | Format | None:
+    """Where and how a leaf lies: its own sharding, memory kind and layout where it says."""
+    sharding = _kept_sharding(leaf, path, devices) or default
+    kind = _memory_kind(leaf)
+    # A layout that was asked for; an array of this machine has one that nobody chose.
+    layout = (
+        getattr(getattr(leaf, "format", None), "layout", None)
+        if isinstance(leaf, jax.ShapeDtypeStruct)
+        else None
+    )
+    if sharding is None and (kind is not None or layout is not None):
+        sharding = SingleDeviceSharding(devices[0])
+    if kind is not None and sharding is not None:
+        sharding = sharding.with_memory_kind(kind)
+    return sharding if layout is None else Format(layout, sharding)
+
+
+def _memory_kind(leaf: Any) -> str | None:
+    """The memory that a leaf on one device asks for, where that is not the device's default."""
+    sharding = leaf.sharding
+    kind = getattr(sharding, "memory_kind", None)
+    if kind is None or len(sharding.device_set) != 1:
+        return None
+    try:
+        (device,) = sharding.device_set
+        usual = device.default_memory().kind
+    except (AttributeError, jax.errors.JaxRuntimeError):
+        return None
+    return str(kind) if kind != usual else None
 
 
 def _kept_sharding(leaf: Any, path: Any, devices: Sequence[Any]) -> Sharding | None:

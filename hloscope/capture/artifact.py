@@ -340,6 +340,7 @@ def _signature(data: Mapping[str, Any]) -> Signature:
                 dimensions=tuple(int(d) for d in leaf["dimensions"]),
                 index=leaf["index"],
                 sharding=leaf["sharding"],
+                memory_kind=leaf.get("memory_kind"),  # older files lack it
             )
             for leaf in data["outputs"]
         ),

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import inspect
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import jax
@@ -15,7 +15,7 @@ from hloscope.capture import jax_private
 from hloscope.capture.abstraction import hlo_dtype
 from hloscope.capture.step import Step
 from hloscope.errors import UsageError
-from hloscope.ir.argument_roles import guess_roles
+from hloscope.ir.argument_roles import find_updated, guess_roles
 from hloscope.ir.signature import InputLeaf, OutputLeaf, Role, Signature
 
 __all__ = ["check_roles", "read_signature", "with_shardings"]
@@ -55,8 +55,11 @@ def read_signature(step: Step, lowered: Any) -> Signature:
         name + jax.tree_util.keystr(path[2:])
         for (_, name), (path, _) in zip(owners, infos, strict=True)
     ]
-    paths = _named_by_module(step, owners, infos, paths)
-    roles = _roles(step, owners, [info for _, info in infos])
+    in_modules = _names_in_modules(step, owners, infos, paths)
+    paths = _named_by_module(paths, owners, in_modules)
+    results = jax.tree_util.tree_flatten_with_path(lowered.out_info)[0]
+    given = [_array_type(shape)[1] for _, shape in results]
+    roles = _roles(step, owners, [info for _, info in infos], given)
     inputs = []
     for index, (_, info) in enumerate(infos):
         dtype, dimensions = _array_type(info)
@@ -71,12 +74,13 @@ def read_signature(step: Step, lowered: Any) -> Signature:
             )
         )
     outputs = []
-    shapes = jax.tree_util.tree_flatten_with_path(lowered.out_info)[0]
-    for index, (path, shape) in enumerate(shapes):
+    where = [jax.tree_util.keystr(path) for path, _ in results]
+    where = _results_named_by_module(where, in_modules)
+    for index, (_, shape) in enumerate(results):
         dtype, dimensions = _array_type(shape)
         outputs.append(
             OutputLeaf(
-                path=jax.tree_util.keystr(path),
+                path=where[index],
                 dtype=dtype,
                 dimensions=dimensions,
                 index=numbers.first_result + index if numbers is not None else None,
@@ -86,7 +90,7 @@ def read_signature(step: Step, lowered: Any) -> Signature:
 
 
 def with_shardings(signature: Signature, compiled: Any) -> Signature:
-    """Add to each leaf how the compiled program lays it over the devices.
+    """Add to each leaf how the compiled program lays it over the devices, and in which memory.
 
     Args:
         signature: What :func:`read_signature` gave.
@@ -111,7 +115,11 @@ def with_shardings(signature: Signature, compiled: Any) -> Signature:
             for index, leaf in enumerate(signature.inputs)
         ),
         outputs=tuple(
-            dataclasses.replace(leaf, sharding=_describe(sharding))
+            dataclasses.replace(
+                leaf,
+                sharding=_describe(sharding),
+                memory_kind=getattr(sharding, "memory_kind", None),
+            )
             for leaf, sharding in zip(signature.outputs, outputs, strict=True)
         ),
     )
@@ -124,21 +132,21 @@ def _array_type(leaf: Any) -> tuple[str, tuple[int, ...]]:
     return hlo_dtype(leaf.dtype), tuple(int(d) for d in leaf.shape)
 
 
-def _named_by_module(
+def _names_in_modules(
     step: Step,
     owners: Sequence[tuple[int | None, str]],
     infos: Sequence[tuple[Any, Any]],
-    paths: list[str],
-) -> list[str]:
-    """Replace the numbers that ``nnx.jit`` gives to a module's leaves by their names.
+    paths: Sequence[str],
+) -> dict[tuple[int | None, str], list[str]]:
+    """What ``nnx.jit`` gives only numbers to: paths of leaves within a module, by argument.
 
     It hands ``jax.jit`` a flat list of states (``model.states[0][3]``) in the
     order in which the module itself flattens. Where counts, shapes and dtypes
-    agree, the module's own path says more (``model.layers[0].kernel``).
+    agree, the module's own path says more (``.layers[0].kernel``).
     """
-    named = list(paths)
+    names = {}
     for owner in dict.fromkeys(owners):
-        position, name = owner
+        position, _ = owner
         mine = [index for index, other in enumerate(owners) if other == owner]
         if position is None or not all(".states[" in paths[index] for index in mine):
             continue
@@ -148,9 +156,38 @@ def _named_by_module(
             and getattr(leaf, "dtype", None) == infos[index][1].dtype
             for index, (_, leaf) in zip(mine, leaves, strict=True)
         ):
-            for index, (path, _) in zip(mine, leaves, strict=True):
-                own = jax.tree_util.keystr(path).removesuffix(".value").removesuffix("[...]")
-                named[index] = name + own
+            names[owner] = [
+                jax.tree_util.keystr(path).removesuffix(".value").removesuffix("[...]")
+                for path, _ in leaves
+            ]
+    return names
+
+
+def _named_by_module(
+    paths: list[str],
+    owners: Sequence[tuple[int | None, str]],
+    names: Mapping[tuple[int | None, str], list[str]],
+) -> list[str]:
+    """Paths of arguments, with the names of their modules in place of numbers."""
+    named = list(paths)
+    for owner, own in names.items():
+        mine = [index for index, other in enumerate(owners) if other == owner]
+        for index, name in zip(mine, own, strict=True):
+            named[index] = owner[1] + name
+    return named
+
+
+def _results_named_by_module(
+    paths: list[str], names: Mapping[tuple[int | None, str], list[str]]
+) -> list[str]:
+    """The same for results: ``nnx.jit`` returns the state of each argument ``k`` at ``[0][k]``."""
+    named = list(paths)
+    for (position, _), own in names.items():
+        head = f"[0][{position}]"
+        mine = [index for index, path in enumerate(paths) if path.startswith(f"{head}.states[")]
+        if len(mine) == len(own):
+            for index, name in zip(mine, own, strict=True):
+                named[index] = head + name
     return named
 
 
@@ -167,14 +204,21 @@ def _owner(path: Sequence[Any], dynamic: Sequence[tuple[int, str]]) -> tuple[int
 
 
 def _roles(
-    step: Step, owners: Sequence[tuple[int | None, str]], infos: Sequence[Any]
+    step: Step,
+    owners: Sequence[tuple[int | None, str]],
+    infos: Sequence[Any],
+    results: Sequence[tuple[int, ...]],
 ) -> dict[tuple[int | None, str], Role]:
     held = {
         owner: [info for info, other in zip(infos, owners, strict=True) if other == owner]
         for owner in dict.fromkeys(owners)
     }
-    donated = {name for (_, name), mine in held.items() if any(info.donated for info in mine)}
-    guessed = guess_roles((name for _, name in held), donated)
+    donated = {
+        name: [_array_type(info)[1] for info in mine]
+        for (_, name), mine in held.items()
+        if any(info.donated for info in mine)
+    }
+    guessed = guess_roles((name for _, name in held), find_updated(donated, results))
     roles: dict[tuple[int | None, str], Role] = {}
     for owner, mine in held.items():
         position, name = owner

@@ -107,15 +107,19 @@ def lower_step(
             place=step.name or getattr(step.fn, "__name__", "step"),
             hint="Give them to jax.jit, or give the plain function to Step.",
         )
-    args, kwargs = abstract_arguments(
-        step.args,
-        step.kwargs,
-        step.static,
-        devices,
-        mesh=mesh,
-        present=present,
-        scalars=not jitted,
-    )
+
+    def arguments(*, place: bool = True) -> tuple[tuple[Any, ...], dict[str, Any]]:
+        return abstract_arguments(
+            step.args,
+            step.kwargs,
+            step.static,
+            devices,
+            mesh=mesh,
+            present=present,
+            scalars=not jitted,
+            place=place,
+        )
+
     function = step.fn
     if not jitted:
         options = {} if step.out_shardings is None else {"out_shardings": step.out_shardings}
@@ -125,16 +129,21 @@ def lower_step(
     timings: dict[str, float] = {}
     with _collected_warnings() as messages:
         if hasattr(function, "trace"):
-            with phase("trace"), _timed(timings, "trace"):
-                traced = function.trace(*args, **kwargs)
-            with phase("lower"), _timed(timings, "lower"):
-                stage = traced.lower()
+            try:
+                traced, stage = _trace_and_lower(function, *arguments(), phase, timings)
+            except ValueError as error:
+                if not any(said in str(error) for said in _OTHERWISE_PLACED):
+                    raise
+                # The function's own in_shardings say where its arguments lie.
+                unplaced = arguments(place=False)
+                traced, stage = _trace_and_lower(function, *unplaced, phase, timings)
             jaxpr, jaxpr_note = _counted(traced)
             closed_over, closed_over_note = _closed_over(step, traced, stage)
         else:
             jaxpr, jaxpr_note = None, "the step's function cannot be traced apart from lowering"
             closed_over, closed_over_note = None, jaxpr_note
             with phase("lower"), _timed(timings, "lower"):
+                args, kwargs = arguments()
                 stage = function.lower(*args, **kwargs)  # type: ignore[attr-defined]
     return Lowered(
         plain=jax_private.unwrapped(stage),
@@ -145,6 +154,26 @@ def lower_step(
         closed_over=closed_over,
         closed_over_note=closed_over_note,
     )
+
+
+def _trace_and_lower(
+    function: Any,
+    args: tuple[Any, ...],
+    kwargs: dict[str, Any],
+    phase: Phase,
+    timings: dict[str, float],
+) -> tuple[Any, Any]:
+    with phase("trace"), _timed(timings, "trace"):
+        traced = function.trace(*args, **kwargs)
+    with phase("lower"), _timed(timings, "lower"):
+        return traced, traced.lower()
+
+
+_OTHERWISE_PLACED = (
+    "does not match the sharding on the respective arg",
+    "does not match memory kind on the respective arg",
+)
+"""What JAX says of an argument that lies otherwise than ``in_shardings`` ask."""
 
 
 def _closed_over(step: Step, traced: Any, stage: Any) -> tuple[ClosedOver | None, str | None]:

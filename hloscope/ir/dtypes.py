@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-__all__ = ["BITS", "KEYWORD_TYPES", "is_complex", "is_floating", "is_integer"]
+import re
+
+__all__ = ["BITS", "KEYWORD_TYPES", "is_complex", "is_floating", "is_integer", "jax_name"]
 
 BITS: dict[str, int] = {
     "pred": 8,
@@ -43,6 +45,22 @@ narrower than a byte still occupies a whole byte in memory."""
 
 KEYWORD_TYPES = frozenset({"token", "opaque"})
 """Types that look like arrays in text but hold no elements."""
+
+
+_JAX_NAMES = {"pred": "bool_", "bf16": "bfloat16", "c64": "complex64", "c128": "complex128"}
+_NUMBERED = re.compile(r"([suf])(\d+)(\w*)")
+_WORDS = {"s": "int", "u": "uint", "f": "float"}
+
+
+def jax_name(dtype: str) -> str:
+    """What ``jax.numpy`` calls an element type: ``bfloat16``, ``float8_e4m3fn``, ``int32``."""
+    if dtype in _JAX_NAMES:
+        return _JAX_NAMES[dtype]
+    match = _NUMBERED.fullmatch(dtype)
+    if match is None:
+        return dtype
+    kind, bits, rest = match.groups()
+    return f"{_WORDS[kind]}{bits}" + (f"_{rest}" if rest else "")
 
 
 def is_floating(dtype: str) -> bool:

@@ -56,6 +56,7 @@ class OutputLeaf:
         index: Position among the entry computation's results, or ``None`` when
             JAX forwards an argument and XLA never sees the leaf.
         sharding: How it is laid over devices, if known.
+        memory_kind: ``device``, ``pinned_host``... where known.
     """
 
     path: str
@@ -63,6 +64,7 @@ class OutputLeaf:
     dimensions: tuple[int, ...]
     index: int | None
     sharding: str | None = None
+    memory_kind: str | None = None
 
 
 @dataclass(frozen=True, slots=True)

@@ -155,7 +155,9 @@ def run_rule(session: Session, found: Rule, config: Configuration | None = None)
     if not config.selects(found.code):
         return Outcome(found, unavailable=NOT_SELECTED)
     try:
-        kept, suppressed = config.split(call(found, session.arguments(found.needs)))
+        arguments = session.arguments(found.needs)
+        arguments |= {need.name: config for need in found.needs if need.type is Configuration}
+        kept, suppressed = config.split(call(found, arguments))
         return Outcome(found, kept, suppressed=suppressed)
     except Unavailable as missing:
         return Outcome(found, unavailable=missing.message)

@@ -14,7 +14,8 @@ from pathlib import Path
 from typing import Any
 
 from hloscope.errors import UsageError
-from hloscope.pipeline.findings import Finding, Suppressed
+from hloscope.pipeline.analyses import analysis
+from hloscope.pipeline.findings import Finding, Site, Suppressed
 from hloscope.pipeline.rules import RULES, Limits
 
 __all__ = ["DEFAULT", "Configuration", "Suppression", "find_configuration", "read_configuration"]
@@ -49,11 +50,14 @@ class Suppression:
         computation: as a pattern of the whole where it holds ``*`` or ``?``, as
         any part of it otherwise.
         """
-        if not finding.code.startswith(self.code):
+        return self.names(finding.code, finding.site)
+
+    def names(self, code: str, site: Site) -> bool:
+        """Whether it leaves out what a rule finds at a place."""
+        if not code.startswith(self.code):
             return False
         if not self.place:
             return True
-        site = finding.site
         file = _PLACE.fullmatch(self.place)
         if file is not None:
             line = file["line"]
@@ -95,6 +99,19 @@ class Configuration:
         """Whether a rule is to run."""
         return not self.select or any(code.startswith(chosen) for chosen in self.select)
 
+    def entry_for(self, code: str, leaf: str) -> str:
+        """The entry of ``ignore`` that leaves out findings of a rule at a leaf, or nothing.
+
+        A rule that speaks of many leaves at once keeps those apart that an
+        entry names, so that it silences them and no others.
+
+        Args:
+            code: The rule's code.
+            leaf: The leaf's pytree path.
+        """
+        at_leaf = Site(leaf=leaf)
+        return next((e.text for e in self.ignore if e.names(code, at_leaf)), "")
+
     def split(
         self, findings: Sequence[Finding]
     ) -> tuple[tuple[Finding, ...], tuple[Suppressed, ...]]:
@@ -132,6 +149,12 @@ class Configuration:
 
 DEFAULT = Configuration()
 """Every rule, hloscope's own thresholds, nothing left out."""
+
+
+@analysis
+def default_configuration() -> Configuration:
+    """The configuration that a rule gets where it is run without one."""
+    return DEFAULT
 
 
 def _place_of(finding: Finding) -> str:

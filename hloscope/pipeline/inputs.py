@@ -6,10 +6,21 @@ leaves it out or says why.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 
-__all__ = ["CompileTimes", "KnownLiteral", "KnownLiterals", "MeshAxes", "XlaCost", "XlaMemory"]
+from hloscope.errors import InputError
+from hloscope.ir import Module
+
+__all__ = [
+    "CompileTimes",
+    "KnownLiteral",
+    "KnownLiterals",
+    "LoweredModule",
+    "MeshAxes",
+    "XlaCost",
+    "XlaMemory",
+]
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,6 +47,24 @@ class MeshAxes:
     """
 
     sizes: Mapping[str, int]
+
+
+@dataclass(frozen=True, slots=True)
+class LoweredModule:
+    """The module before optimization, parsed when it is asked for.
+
+    Attributes:
+        read: Gives it, ``None`` where there is none; may raise an ``InputError``.
+    """
+
+    read: Callable[[], Module | None]
+
+    def module(self) -> Module | None:
+        """The module, or ``None`` where it is missing or cannot be read."""
+        try:
+            return self.read()
+        except InputError:
+            return None
 
 
 @dataclass(frozen=True, slots=True)

@@ -9,25 +9,34 @@ from hloscope.ir.signature import Role
 from hloscope.passes.aliasing import Aliasing, LeafAliasing, Reason
 from hloscope.passes.finding_sites import site_of
 from hloscope.passes.pytree_paths import root_of
-from hloscope.pipeline.findings import Category, Finding, Quantity, Severity, Unit
+from hloscope.pipeline.config import Configuration
+from hloscope.pipeline.findings import Category, Finding, Quantity, Severity
 from hloscope.pipeline.rules import rule
 
 __all__ = ["donation_unusable"]
 
 _SHOWN_LEAVES = 5
+# There is a result that could take the buffer if it came back as the argument went in.
+_ABOUT_THE_RESULT = (
+    Reason.DTYPE_DIFFERS,
+    Reason.SHAPE_DIFFERS,
+    Reason.SHARDING_DIFFERS,
+    Reason.LAYOUT_DIFFERS,
+    Reason.MEMORY_SPACE_DIFFERS,
+    Reason.DONOR_LEFT,
+)
 
 
 @rule("HS702", "donation-unusable", Category.SHARDING)
-def donation_unusable(aliasing: Aliasing) -> Iterator[Finding]:
+def donation_unusable(aliasing: Aliasing, config: Configuration) -> Iterator[Finding]:
     """Finds arguments that were donated although no result could take their buffer.
 
     What it does:
-        Goes through every donated leaf, whatever argument it belongs to, and
-        lists those that no result lives in: jit dropped the leaf, no result has
-        its shape and dtype, every such result lives in another buffer, or XLA
-        joined none. JAX warns of some of these once, while lowering, and over
-        several devices it does not warn at all. A leaf of the state whose new
-        value is known by its path is HS701's, which says what differs.
+        Goes through every donated leaf that is no training state (HS701 speaks
+        for that) and lists those that no result lives in: jit dropped the leaf,
+        no result has its shape and dtype, every such result lives in another
+        buffer, or XLA joined none. JAX warns of some of these once, while
+        lowering, and over several devices it does not warn at all.
 
     Why it costs:
         A donated array is gone after the call: reading it again is an error.
@@ -48,25 +57,26 @@ def donation_unusable(aliasing: Aliasing) -> Iterator[Finding]:
     """
     if all(leaf.leaf.donated is None for leaf in aliasing.leaves):
         raise Unavailable("the dump does not tell whether an argument was donated")
-    groups: dict[tuple[str, Reason], list[LeafAliasing]] = {}
+    groups: dict[tuple[str, Reason, str], list[LeafAliasing]] = {}
     for leaf in aliasing.leaves:
-        if leaf.leaf.donated and not leaf.aliased and leaf.reason is not None:
-            if leaf.reason is Reason.FORWARDED or _belongs_to_hs701(leaf, aliasing):
-                continue
-            groups.setdefault((root_of(leaf.leaf.path), leaf.reason), []).append(leaf)
-    for (root, reason), leaves in groups.items():
-        yield _finding(root, reason, leaves)
+        if (
+            leaf.leaf.donated
+            and leaf.leaf.role is not Role.STATE
+            and leaf.reason not in (None, Reason.FORWARDED)
+        ):
+            key = (root_of(leaf.path), leaf.reason, config.entry_for("HS702", leaf.path))
+            groups.setdefault(key, []).append(leaf)
+    for (root, reason, _), leaves in groups.items():
+        yield _finding(root, reason, leaves, aliasing)
 
 
-def _belongs_to_hs701(leaf: LeafAliasing, aliasing: Aliasing) -> bool:
-    by_path = leaf.partner is not None and aliasing.basis == "captured"
-    return leaf.leaf.role is Role.STATE and by_path and leaf.reason is not Reason.TAKEN
-
-
-def _finding(root: str, reason: Reason, leaves: Sequence[LeafAliasing]) -> Finding:
+def _finding(
+    root: str, reason: Reason, leaves: Sequence[LeafAliasing], aliasing: Aliasing
+) -> Finding:
     ordered = sorted(leaves, key=lambda leaf: (-leaf.bytes, leaf.leaf.path))
-    size = Quantity("bytes", sum(leaf.bytes for leaf in ordered), Unit.BYTES)
-    many = f"{len(ordered)} leaves of {root} were" if len(ordered) > 1 else f"{root} was"
+    size = aliasing.size("bytes", ordered)
+    first = ordered[0].path
+    many = f"{len(ordered)} leaves of {root} were" if len(ordered) > 1 else f"{first} was"
     listed = [f"{leaf.leaf.path}: {leaf.detail}" for leaf in ordered[:_SHOWN_LEAVES]]
     if len(ordered) > _SHOWN_LEAVES:
         listed.append(f"and {len(ordered) - _SHOWN_LEAVES} more")
@@ -79,16 +89,13 @@ def _finding(root: str, reason: Reason, leaves: Sequence[LeafAliasing]) -> Findi
         site=site_of(ordered[0]),
         evidence=(Quantity("leaves", len(ordered)), size),
         cost=size,
-        fix=_fix(root, reason),
+        fix=_fix(root, reason, ordered[0].fix),
         notes=tuple(listed),
     )
 
 
-def _fix(root: str, reason: Reason) -> str:
-    if reason is Reason.DROPPED:
-        return f"Do not pass what {root} holds unread, or do not donate it."
-    if reason is Reason.DTYPE_DIFFERS:
-        return "Cast the result back to the dtype that the argument came in as."
-    if reason is Reason.SHARDING_DIFFERS or reason is Reason.DONOR_LEFT:
-        return "Give the result the argument's sharding: jax.jit(step, out_shardings=...)."
-    return f"Do not donate {root}, or return a result of its shape, dtype and sharding."
+def _fix(root: str, reason: Reason, of_reason: str) -> str:
+    leave_out = f"Leave {root} out of what jax.jit is asked to donate"
+    if reason in _ABOUT_THE_RESULT:
+        return f"{of_reason} Or {leave_out[0].lower()}{leave_out[1:]}."
+    return f"{leave_out}: it saves nothing, and the caller loses the array."

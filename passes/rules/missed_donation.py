@@ -7,6 +7,7 @@ from collections.abc import Iterator
 from hloscope.ir.signature import Role
 from hloscope.passes.missed_donations import MissedDonation, MissedDonations
 from hloscope.passes.pytree_paths import root_of
+from hloscope.pipeline.config import Configuration
 from hloscope.pipeline.findings import Category, Finding, Quantity, Severity, Site, Unit
 from hloscope.pipeline.rules import Limits, rule
 
@@ -17,7 +18,9 @@ _SHOWN = 5
 
 
 @rule("HS704", "missed-donation", Category.SHARDING)
-def missed_donation(missed: MissedDonations, limits: Limits) -> Iterator[Finding]:
+def missed_donation(
+    missed: MissedDonations, limits: Limits, config: Configuration
+) -> Iterator[Finding]:
     """Finds large results that could have had the buffer of an argument that was not donated.
 
     What it does:
@@ -45,11 +48,13 @@ def missed_donation(missed: MissedDonations, limits: Limits) -> Iterator[Finding
 
             cache, logits = decode(cache, token)        # the old one is not used again
     """
-    groups: dict[tuple[str, bool], list[MissedDonation]] = {}
+    groups: dict[tuple[str, bool, str], list[MissedDonation]] = {}
     for one in missed.missed:
         if one.leaf.leaf.role is not Role.STATE:
-            groups.setdefault((root_of(one.leaf.leaf.path), one.updated), []).append(one)
-    for (root, updated), pairs in groups.items():
+            path = one.leaf.path
+            key = (root_of(path), one.updated, config.entry_for("HS704", path))
+            groups.setdefault(key, []).append(one)
+    for (root, updated, _), pairs in groups.items():
         total = sum(pair.bytes for pair in pairs)
         if total >= limits.donation_bytes:
             yield _finding(root, pairs, total, missed.entry_bytes, updated=updated)
@@ -84,7 +89,7 @@ def _finding(
             Quantity("share of arguments and results", share, Unit.SHARE),
         ),
         cost=cost,
-        fix=f"If the caller does not use {root} after the step, donate it: "
-        f"jax.jit(step, donate_argnames={root!r}).",
+        fix=f"If the caller does not use {root} after the step, donate it: jax.jit(step, "
+        + (f"donate_argnames={root!r})." if root.isidentifier() else "donate_argnums=...)."),
         notes=tuple(listed),
     )

@@ -38,8 +38,8 @@ def test_a_changed_dtype_is_told_with_the_convert(fixtures_dir):
 def test_copies_are_listed_with_their_readers(fixtures_dir):
     report = recorded(fixtures_dir, "compiled", "today", "gpu_reuse_donate.hlo")
     ((moved, path, copy, why, readers),) = table(report, "copies").rows
-    assert (moved.value, path, copy, why) == (2 << 20, "a", "copy", "the old value is read")
-    assert readers == "gemm_fusion_dot_general.1, loop_add_fusion"
+    assert (moved.value, path, copy, why) == (2 << 20, "a", "copy", "the old value is read later")
+    assert readers == "loop_add_fusion, gemm_fusion_dot_general.1"
     ((size, result, argument, how),) = table(report, "missed").rows
     assert (size.value, result, argument) == (2 << 20, "result 1", "b")
     assert how == "same shape, dtype and layout"
@@ -67,3 +67,25 @@ def test_a_captured_architecture_is_aliased_whole(capture_arch, top):
     leaves = len(capture_arch("causal_transformer").signature.inputs)
     assert sum(totals.values()) == leaves
     assert len(rows) == (leaves if top == 0 else min(leaves, top))
+
+
+def test_an_alias_to_another_result_than_the_new_value_says_so():
+    from hloscope.ir.signature import InputLeaf, OutputLeaf, Role, Signature
+
+    module = parse_text(
+        "HloModule m, input_output_alias={ {0}: (0, {}, may-alias) }\nENTRY e {\n"
+        " p = f32[4] parameter(0)\n g = f32[4] negate(p)\n n = f32[4] add(p, g)\n"
+        " ROOT t = (f32[4], f32[4]) tuple(g, n)\n}"
+    )
+
+    class Captured(ModuleSubject):
+        def inputs(self):
+            leaf = InputLeaf("state['w']", Role.STATE, "f32", (4,), True, 0)
+            results = (
+                OutputLeaf("[0]['grad']", "f32", (4,), 0),
+                OutputLeaf("[1]['w']", "f32", (4,), 1),
+            )
+            return {**super().inputs(), Signature: Signature((leaf,), results)}
+
+    ((*_, why),) = table(hloscope.alias(Captured(module, "m"), top=0), "parameters").rows
+    assert why == "[0]['grad'] (may), not its new value [1]['w']"

@@ -203,6 +203,65 @@ def test_simulated_devices_share_a_mesh_that_the_step_builds(write_file):
     assert "'a', 'b'" in artifact.signature.inputs[0].sharding
 
 
+def test_a_jitted_step_with_in_shardings_places_its_arguments_itself(write_file):
+    path = write_file(
+        "placed.py",
+        """
+        import jax, numpy as np
+        from jax.sharding import Mesh, NamedSharding, PartitionSpec as P
+
+        def make(devices):
+            rows = NamedSharding(Mesh(np.array(devices), ("x",)), P("x"))
+            host = rows.with_memory_kind("pinned_host")
+            jitted = jax.jit(
+                lambda state, x: ({"w": state["w"] + x.sum(), "m": state["m"]}, x.mean()),
+                donate_argnums=0,
+                in_shardings=({"w": rows, "m": host}, rows),
+                out_shardings=({"w": rows, "m": host}, None),
+            )
+            w, m = (jax.ShapeDtypeStruct((8, n), "float32") for n in (4, 6))
+            return (jitted, ({"w": w, "m": m}, jax.ShapeDtypeStruct((8, 2), "float32")))
+        """,
+    )
+    artifact = capture(
+        CaptureRequest(parse_source(f"{path}:make"), target="cpu:4", use_cache=False)
+    )
+    leaves = {leaf.path: leaf for leaf in artifact.signature.inputs}
+    assert "'x'" in leaves["state['w']"].sharding
+    assert leaves["state['m']"].memory_kind == "pinned_host"
+    assert [out.memory_kind for out in artifact.signature.outputs[:2]] == ["pinned_host", "device"]
+    assert len(artifact.module.input_output_alias) == 2
+
+
+def test_the_memory_and_the_layout_that_an_argument_asks_for_are_kept():
+    import jax
+    from jax.experimental.layout import Format, Layout
+    from jax.sharding import SingleDeviceSharding
+
+    from hloscope.capture.abstraction import abstract_arguments
+
+    device = jax.devices("cpu")[0]
+    host = SingleDeviceSharding(device, memory_kind="pinned_host")
+    turned = Format(Layout((1, 0)), SingleDeviceSharding(device))
+
+    def shape(**more):
+        return jax.ShapeDtypeStruct((4, 6), "float32", **more)
+
+    for present in (True, False):
+        (plain, parked, laid), _ = abstract_arguments(
+            (shape(), shape(sharding=host), shape(sharding=turned)),
+            {},
+            (),
+            [device],
+            mesh=None,
+            present=present,
+            scalars=True,
+        )
+        assert (plain.sharding is None) == present
+        assert parked.sharding.memory_kind == "pinned_host"
+        assert laid.format.layout.major_to_minor == (1, 0)
+
+
 def test_a_mesh_is_handed_to_a_step_that_takes_one(write_file):
     path = write_file(
         "handed.py",
@@ -313,6 +372,10 @@ def test_an_nnx_step_is_named_by_its_modules(write_file):
     paths = {leaf.path: leaf for leaf in artifact.signature.inputs}
     assert paths["model.kernel"].dimensions == (4, 2)
     assert paths["model.kernel"].role is Role.STATE
+    # The new values come back under the names of the old ones.
+    results = {leaf.path: leaf.dimensions for leaf in artifact.signature.outputs}
+    assert results["[0][0].kernel"] == (4, 2)
+    assert results["[0][1].opt_state[0].trace['kernel']"] == (4, 2)
     assert aliased_parameters(artifact.hlo_text) == {
         leaf.parameter for leaf in paths.values() if leaf.donated
     }

@@ -44,7 +44,7 @@ def test_a_loop_that_carries_a_copy_and_copies_in_each_iteration(session_of):
     each, carried = copies_of(session_of, LOOP)
     assert (each.instruction.name, each.kind, each.times.exact) == ("kept", CopyKind.ITERATION, 5)
     assert (carried.instruction.name, carried.kind) == ("copied", CopyKind.CARRIED)
-    assert [reader.name for reader in carried.readers] == ["loop"]
+    assert [reader.name for reader in carried.forced_by] == ["old"]
     assert carried.bytes == each.bytes == 512 * 512 * 4
 
 
@@ -66,7 +66,8 @@ def test_a_copy_in_one_place_and_layout_defeats_the_alias(session_of, asynchrono
     (copy,) = copies_of(session_of, one_copy(shape, shape, asynchronous))
     assert copy.kind is CopyKind.READ_LATER
     assert copy.defeats
-    assert [reader.name for reader in copy.readers] == ["n", "o"]
+    # No schedule tells which of the two comes last.
+    assert [reader.name for reader in copy.forced_by] == ["n", "o"]
     assert copy.bytes == MIB
 
 
@@ -91,10 +92,10 @@ def test_a_prefetch_to_another_memory_is_no_copy_of_these(session_of):
         ("gpu_dus_donate.hlo", []),
         ("gpu_dtype_donate.hlo", []),
         ("gpu_reuse_donate.hlo", [("a", CopyKind.READ_LATER)]),
-        ("gpu_swap_donate.hlo", [("b", CopyKind.READ_LATER), ("b", CopyKind.INTO)]),
+        ("gpu_swap_donate.hlo", [("b", CopyKind.READ_LATER), ("b", CopyKind.BESIDE)]),
         (
             "gpu_pass_donate.hlo",
-            [("b", CopyKind.READ_LATER), ("a", CopyKind.INTO), ("a", CopyKind.READ_LATER)],
+            [("b", CopyKind.RETURNED), ("a", CopyKind.EXCHANGED), ("a", CopyKind.RETURNED)],
         ),
     ],
 )
@@ -109,13 +110,15 @@ def test_recorded_donations(fixtures_dir, session_of, findings_of, file, expecte
     )
 
 
-def test_the_reused_argument_names_both_readers_of_its_copy(fixtures_dir, findings_of):
+def test_the_reused_argument_names_both_that_force_its_copy(fixtures_dir, findings_of):
     text = (fixtures_dir / "compiled" / "today" / "gpu_reuse_donate.hlo").read_text()
     (finding,) = findings_of("HS703", text)
     assert finding.severity is Severity.WARNING
     assert finding.cost.value == 2 * MIB
-    assert "gemm_fusion_dot_general.1" in finding.notes[0]
-    assert "loop_add_fusion" in finding.notes[0]
+    # The sum comes after the product has written the new value; the product
+    # itself could not work in place either.
+    assert "forced by loop_add_fusion (gpu4.py:38), gemm_fusion_dot_general.1" in finding.notes[0]
+    assert (finding.site.file, finding.site.line) == ("gpu4.py", 38)
 
 
 def test_a_tpus_training_step_is_not_accused_of_its_prefetches(fixtures_dir, session_of):

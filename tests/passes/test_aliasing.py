@@ -4,6 +4,7 @@ from hloscope.errors import Unavailable
 from hloscope.ir import parse_text
 from hloscope.ir.signature import InputLeaf, OutputLeaf, Role, Signature
 from hloscope.passes.aliasing import Reason, find_aliasing
+from hloscope.pipeline.inputs import LoweredModule
 
 
 def module(parameters, results, alias="", donor=""):
@@ -147,7 +148,9 @@ def test_a_leaf_without_a_path_among_the_results_is_matched_by_shape():
     alias = "{0}: (1, {}, may-alias)"
     nothing = find_aliasing(module(["f32[4]", "f32[8]"], ["f32[8]", "f32[]"], alias), signature)
     assert outcome(nothing, "state['old']").reason is Reason.NO_MATCHING_OUTPUT
-    assert outcome(nothing, "state['old']").detail == "no result is f32[4]"
+    assert outcome(nothing, "state['old']").detail == (
+        "no result is f32[4], and the step never reads it"
+    )
 
 
 def test_a_dropped_leaf_is_known_as_dropped_and_counts_its_bytes():
@@ -329,3 +332,118 @@ def test_recorded_donations(fixtures_dir, session_of, file, aliased, reasons):
     found = session_of(text).get(Aliasing)
     assert sum(one.aliased for one in found.leaves) == aliased
     assert [one.reason for one in found.not_aliased] == reasons
+
+
+def test_a_dropped_leaf_whose_new_value_comes_back_is_kept_by_keep_unused():
+    found = find_aliasing(
+        module(["f32[4]"], ["f32[4]", "f32[8]"], "{0}: (0, {}, may-alias)"),
+        Signature(
+            (leaf("state['w']", 0), leaf("state['g']", None, dimensions=(8,))),
+            (result("['w']", 0), result("['g']", 1, dimensions=(8,))),
+        ),
+    )
+    g = outcome(found, "state['g']")
+    assert g.reason is Reason.REPLACED
+    assert "['g'] gets other memory" in g.detail
+    assert "keep_unused=True" in g.fix
+
+
+@pytest.mark.parametrize(
+    ("spare", "results", "why", "fix"),
+    [
+        (
+            leaf("state['a']", 0),
+            (result("['w']", 0),),
+            "which has no result of its own",
+            "Return a new value of state['a'] too",
+        ),
+        (
+            leaf("state['a']", 0),
+            (result("['w']", 0), result("['a']", 1, "bf16")),
+            "['w'] lives in the buffer of state['a'], which goes in as f32, ['a'] is bf16",
+            "Cast the new value back before it is returned as ['a']: .astype(jnp.float32)",
+        ),
+        (
+            leaf("state['a']", 0),
+            (result("['w']", 0), result("['a']", 1, dimensions=(6,))),
+            "whose own result ['a'] has another shape",
+            "Let ['a'] come back as state['a'] went in",
+        ),
+        (
+            leaf("state['a']", 0),
+            (result("['w']", 0), result("['a']", 1)),
+            "['w'] lives in the buffer of state['a']",
+            "in the order of the arguments",
+        ),
+    ],
+)
+def test_a_result_that_another_leaf_took_says_what_that_leaf_lacks(spare, results, why, fix):
+    found = find_aliasing(
+        module(
+            ["f32[4]", "f32[4]"],
+            [f"{one.dtype}[{one.dimensions[0]}]" for one in results],
+            "{0}: (0, {}, may-alias)",
+        ),
+        Signature((spare, leaf("state['w']", 1)), results),
+    )
+    w = outcome(found, "state['w']")
+    assert w.reason is Reason.TAKEN
+    assert w.detail.endswith(why)
+    assert fix in w.fix
+    assert outcome(found, "state['a']").displaced is (len(results) > 1)
+
+
+def test_the_memory_that_only_the_head_of_the_module_names_counts():
+    # The CPU's compiler takes it off the instructions.
+    text = (
+        "HloModule m, input_output_alias={ ALIAS }, buffer_donor={ DONOR }, "
+        "entry_computation_layout={(f32[4]{0:S(5)})->f32[4]{0}}\nENTRY e {\n"
+        " p = f32[4]{0} parameter(0)\n ROOT r = f32[4]{0} negate(p)\n}"
+    )
+    signature = Signature((leaf("state", 0, memory_kind="pinned_host"),), (result("", 0),))
+    for alias, donor in (("{}: (0, {}, may-alias)", ""), ("", "(0, {})")):
+        parsed = parse_text(text.replace("ALIAS", alias).replace("DONOR", donor))
+        state = outcome(find_aliasing(parsed, signature), "state")
+        assert state.reason is Reason.MEMORY_SPACE_DIFFERS
+        assert not state.aliased
+        assert "f32[4]{0:S(5)} in pinned_host" in state.detail
+        assert ("running that fails" in state.detail) == bool(alias)
+
+
+def test_a_dump_does_not_call_a_leaf_unoffered_whose_result_lies_elsewhere():
+    parsed = parse_text(
+        "HloModule m\nENTRY e {\n p = f32[4]{0} parameter(0)\n ROOT r = f32[4]{0:S(5)} negate(p)\n}"
+    )
+    found = find_aliasing(
+        parsed,
+        Signature((leaf("state", 0, donated=None),), (result("result 0", 0),), basis="inferred"),
+    )
+    assert outcome(found, "state").reason is Reason.MEMORY_SPACE_DIFFERS
+
+
+def test_what_is_donated_already_stands_in_the_advice_to_donate_more():
+    found = find_aliasing(
+        module(["f32[4]", "f32[8]"], ["f32[4]", "f32[8]"], "{0}: (0, {}, may-alias)"),
+        Signature(
+            (leaf("params['w']", 0), leaf("opt_state.mu", 1, dimensions=(8,), donated=False)),
+            (result("[0]['w']", 0), result("[1].mu", 1, dimensions=(8,))),
+        ),
+    )
+    assert outcome(found, "opt_state.mu").fix == (
+        "Donate opt_state: jax.jit(step, donate_argnames=('params', 'opt_state'))."
+    )
+
+
+def test_a_convert_without_a_line_takes_that_of_the_program_before_optimization():
+    text = (
+        "HloModule m, buffer_donor={ (0, {}) }\nENTRY e {\n p = bf16[4] parameter(0)\n"
+        " c = f32[4] convert(p)WHERE\n ROOT r = f32[4] negate(c)\n}"
+    )
+    line = ', metadata={op_name="jit(step)/convert" source_file="train.py" source_line=7}'
+    optimized = parse_text(text.replace("WHERE", ""))
+    lowered = LoweredModule(lambda: parse_text(text.replace("WHERE", line)))
+    signature = Signature((leaf("state", 0, "bf16"),), (result("", 0),))
+    assert outcome(find_aliasing(optimized, signature), "state").site.location is None
+    state = outcome(find_aliasing(optimized, signature, lowered), "state")
+    assert state.detail == "goes in as bf16, the result is f32 (c at train.py:7)"
+    assert ".astype(jnp.bfloat16), behind train.py:7" in state.fix

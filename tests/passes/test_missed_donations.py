@@ -64,3 +64,20 @@ def test_another_layout_is_no_fit():
 def test_an_aliased_result_misses_nothing():
     aliased = TEXT.replace("HloModule m", "HloModule m, input_output_alias={ {0}: (0, {}) }")
     assert missed(aliased).missed == ()
+
+
+def test_the_new_value_of_a_donated_leaf_is_not_offered_to_another():
+    # The donated state comes back in another dtype: that is to mend, and no batch to donate.
+    text = """
+    HloModule m, buffer_donor={ (0, {}) }
+    ENTRY e {
+      mu = bf16[1024]{0} parameter(0)
+      x = f32[1024]{0} parameter(1)
+      ROOT r = f32[1024]{0} convert(mu)
+    }
+    """
+    mu = InputLeaf("state['mu']", Role.STATE, "bf16", (1024,), True, 0)
+    given = Signature(
+        (mu, leaf("x", 1, (1024,), Role.BATCH)), (OutputLeaf("['mu']", "f32", (1024,), 0),)
+    )
+    assert missed(text, given).missed == ()

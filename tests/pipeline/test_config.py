@@ -233,3 +233,17 @@ def eval_size(text):
         if text.endswith(unit):
             return int(text.removesuffix(unit)) * factor
     return float(text)
+
+
+def test_the_entry_for_a_leaf_is_the_first_that_names_it():
+    config = Configuration(
+        ignore=(
+            Suppression("HS701:train.py:7", "HS701", "train.py:7"),
+            Suppression("HS703:opt_state", "HS703", "opt_state"),
+            Suppression("HS7:state['opt*", "HS7", "state['opt*"),
+        )
+    )
+    assert config.entry_for("HS701", "state['opt_state'].mu") == "HS7:state['opt*"
+    assert config.entry_for("HS703", "state['opt_state'].mu") == "HS703:opt_state"
+    assert config.entry_for("HS701", "state['params']") == ""
+    assert DEFAULT.entry_for("HS701", "state['params']") == ""

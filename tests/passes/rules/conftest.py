@@ -7,6 +7,7 @@ from collections.abc import Callable
 
 import pytest
 
+from hloscope.ir import Module
 from hloscope.pipeline.findings import Finding
 from hloscope.pipeline.loading import load_passes
 from hloscope.pipeline.rules import RULES, Limits, call
@@ -49,3 +50,18 @@ def found_in(captured) -> Callable[..., tuple[Finding, ...]]:
         return call(rule, session.arguments(rule.needs))
 
     return find
+
+
+@pytest.fixture
+def told() -> Callable[..., tuple[Finding, ...]]:
+    """The findings of one rule in a session, and in the same module as a bare dump."""
+
+    def tell(code: str, session: Session, *, dump: bool = False) -> tuple[Finding, ...]:
+        from hloscope.subjects import ModuleSubject
+
+        if dump:
+            session = Session(ModuleSubject(session.get(Module), "dump"))
+        rule = RULES[code]
+        return call(rule, session.arguments(rule.needs))
+
+    return tell
