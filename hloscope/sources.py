@@ -207,7 +207,13 @@ def _read(text: str, name: str | None, progress: Progress | None) -> ModuleSubje
             choice = f"the largest of {len(modules)}; --list shows all" if len(modules) > 1 else ""
         module = chosen.module
     facts = {"stage": chosen.stage} if chosen.stage else {}
-    return ModuleSubject(module, "stdin" if text == "-" else text, choice=choice, facts=facts)
+    return ModuleSubject(
+        module,
+        "stdin" if text == "-" else text,
+        choice=choice,
+        facts=facts,
+        read_lowered=chosen.read_lowered,
+    )
 
 
 def _largest(modules: Sequence[LoadedModule]) -> LoadedModule:

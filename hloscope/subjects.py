@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from typing import TYPE_CHECKING
+from collections.abc import Callable, Mapping
+from typing import TYPE_CHECKING, cast
 
 from hloscope.errors import TargetError, Unavailable
 from hloscope.ir import Module, Signature
 from hloscope.ir.closed_over import ClosedOver
 from hloscope.ir.jaxpr_count import JaxprCount
+from hloscope.ir.jaxpr_promotions import JaxprPromotions
 from hloscope.pipeline.findings import Quantity, Unit
 from hloscope.pipeline.inputs import (
     CompileTimes,
@@ -36,6 +37,7 @@ class ModuleSubject:
         name: The user's words for it.
         choice: How the module was chosen where the source holds several.
         facts: More for the head of the report.
+        read_lowered: Reads the module before optimization, where a dump holds it.
     """
 
     def __init__(
@@ -45,11 +47,13 @@ class ModuleSubject:
         *,
         choice: str = "",
         facts: Mapping[str, str] | None = None,
+        read_lowered: Callable[[], Module] | None = None,
     ) -> None:
         self.module = module
         self.name = name
         self._choice = choice
         self._facts = facts or {}
+        self._read_lowered = read_lowered
 
     def inputs(self) -> Mapping[type, object]:
         """The module; an analysis infers a signature from it."""
@@ -60,6 +64,10 @@ class ModuleSubject:
             ClosedOver: Unavailable("a bare module comes without the arrays that its step held"),
             JaxprCount: Unavailable("a bare module comes without the jaxpr that it was made of"),
             CompileTimes: Unavailable("a bare module does not say how long its compile took"),
+            JaxprPromotions: Unavailable("a bare module comes without its jaxpr"),
+            LoweredModule: LoweredModule(self._read_lowered)
+            if self._read_lowered is not None
+            else Unavailable("the module before optimization is not known"),
         }
 
     def header(self) -> Mapping[str, str | Quantity]:
@@ -97,7 +105,6 @@ class ArtifactSubject:
         found: dict[type, object] = {
             Artifact: artifact,
             Module: artifact.module,
-            LoweredModule: LoweredModule(lambda: artifact.lowered),
             Signature: artifact.signature,
             KnownLiterals: KnownLiterals(
                 {x.name: KnownLiteral(x.kind, x.value, x.digest) for x in artifact.literals},
@@ -113,6 +120,11 @@ class ArtifactSubject:
             or Unavailable(artifact.closed_over_note or "the artifact holds no closed-over arrays"),
             JaxprCount: artifact.jaxpr
             or Unavailable(artifact.jaxpr_note or "the artifact holds no count of the jaxpr"),
+            JaxprPromotions: artifact.promotions
+            or Unavailable(artifact.promotions_note or "the artifact holds no promotions"),
+            LoweredModule: Unavailable("the module before optimization is not known")
+            if artifact.lowered_text is None
+            else LoweredModule(lambda: cast("Module", artifact.lowered)),
         }
         found[CompileTimes] = CompileTimes(
             *(artifact.timings.get(phase) for phase in ("trace", "lower", "compile"))

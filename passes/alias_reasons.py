@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from enum import StrEnum
 from functools import cached_property
 
+from hloscope.errors import Unavailable
 from hloscope.ir import Instruction, Module
 from hloscope.ir.dtypes import jax_name
 from hloscope.ir.signature import InputLeaf, OutputLeaf, Signature
@@ -256,7 +257,12 @@ class Reasons:
     @cached_property
     def _lowered_module(self) -> Module | None:
         """The module before optimization, read when the first reason asks for it."""
-        return self._lowered.module() if self._lowered is not None else None
+        if self._lowered is None:
+            return None
+        try:
+            return self._lowered.module
+        except Unavailable:
+            return None
 
     def _placed_otherwise(self, leaf: InputLeaf, slot: Slot, number: int) -> Why | None:
         """Where memory or layout differ, that, with both shown."""

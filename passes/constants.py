@@ -6,11 +6,13 @@ import math
 from dataclasses import dataclass, replace
 from enum import StrEnum
 
+from hloscope.errors import Unavailable
 from hloscope.ir import Instruction, Module
 from hloscope.ir.closed_over import ClosedOver, ClosedOverArray
 from hloscope.ir.metadata import SourceLocation
 from hloscope.pipeline.analyses import analysis
-from hloscope.pipeline.inputs import KnownLiterals
+from hloscope.pipeline.findings import Site
+from hloscope.pipeline.inputs import KnownLiterals, LoweredModule
 from hloscope.pipeline.rules import Limits
 
 __all__ = ["Constant", "Constants", "Origin", "find_constants"]
@@ -24,6 +26,7 @@ class Origin(StrEnum):
 
     CLOSED_OVER = "closed over"
     TRACED = "traced"
+    LOWERED = "lowered"  # it stood in the module that JAX handed to XLA
     FOLDED = "folded"
     UNKNOWN = "unknown"
 
@@ -91,6 +94,19 @@ class Constant:
         found = (user.location for user in self.instruction.users)
         return next((location for location in found if location is not None), None)
 
+    @property
+    def site(self) -> Site:
+        """Where to point."""
+        location = self.location
+        readers = (user.op_name for user in self.instruction.users if user.location is not None)
+        return Site(
+            computation=self.instruction.computation.name,
+            instruction=self.instruction.name,
+            op_name=self.op_name or next(readers, None) or None,
+            file=location.file if location is not None else None,
+            line=location.line if location is not None else None,
+        )
+
 
 @dataclass(frozen=True, slots=True)
 class Constants:
@@ -121,12 +137,14 @@ def find_constants(
     limits: Limits,
     literals: KnownLiterals | None,
     closed_over: ClosedOver | None = None,
+    lowered: LoweredModule | None = None,
 ) -> Constants:
     """List the constants, in every computation, that are large enough to matter.
 
     A constant whose contents are those of an array of the jaxpr is that array.
     One whose contents no array of the jaxpr has was computed by XLA: it folded
-    operations on constants while compiling.
+    operations on constants while compiling. Of a dump that holds the module
+    before optimization the constants there stand in for the arrays of the jaxpr.
 
     Args:
         module: Where they stand.
@@ -134,7 +152,9 @@ def find_constants(
         literals: What a capture knows of constants whose elements the text
             leaves out.
         closed_over: The arrays of the jaxpr, where a capture read them.
+        lowered: The module before optimization, where there is one.
     """
+    origins = _Jaxpr(closed_over) if closed_over is not None else _lowered(lowered)
     floor = min(_FLOOR_BYTES, limits.constant_bytes)
     total = number = 0
     found: list[Constant] = []
@@ -145,7 +165,7 @@ def find_constants(
             number += 1
             if size >= floor:
                 kind, digest = _contents(instruction, literals)
-                found.append(_traced(Constant(instruction, size, kind, digest), closed_over))
+                found.append(origins.traced(Constant(instruction, size, kind, digest)))
     alike: dict[str, int] = {}
     for constant in found:
         alike[constant.digest] = alike.get(constant.digest, 0) + 1
@@ -167,44 +187,117 @@ def find_constants(
         hoisted=tuple(
             sorted((a for a in arrays if a.parameters and a.bytes >= floor), key=lambda a: -a.bytes)
         ),
-        origin_note=""
-        if closed_over is not None
-        else "the arrays that the step held are not known",
+        origin_note=origins.note,
     )
 
 
-def _traced(constant: Constant, closed_over: ClosedOver | None) -> Constant:
-    """The constant with its origin, found by comparing contents."""
-    if closed_over is None:
-        return replace(constant, known_by="the arrays that the step held are not known")
-    if not constant.digest:
-        return replace(constant, known_by="its contents are unknown")
-    array = closed_over.by_digest.get(constant.digest)
-    if array is not None and array.dtype == constant.dtype:  # it may have been reshaped
-        if array.names:
-            origin, known_by = Origin.CLOSED_OVER, "the array of that name has its contents"
-        else:
-            origin, known_by = Origin.TRACED, "an array of the jaxpr has its contents"
-        return replace(constant, origin=origin, known_by=known_by, array=array)
-    if constant.bytes < _NAMED_FROM_BYTES:
-        return replace(constant, known_by="arrays as small as this are not looked for")
-    if closed_over.note:
-        return replace(constant, known_by=closed_over.note)
-    if not _in_row_major(constant.instruction):
-        return replace(constant, known_by="it is stored in another order than the jaxpr's arrays")
-    return replace(
-        constant,
-        origin=Origin.FOLDED,
-        known_by="no array of the jaxpr has its contents",
-        likely_from=_of_its_size(constant, closed_over),
-    )
+class _Unknown:
+    """Where nothing tells what the program held before XLA worked on it."""
+
+    def __init__(self, note: str) -> None:
+        self.note = note
+
+    def traced(self, constant: Constant) -> Constant:
+        """The constant, with what its origin is not known for."""
+        return replace(constant, known_by=self.note)
 
 
-def _of_its_size(constant: Constant, closed_over: ClosedOver) -> tuple[str, ...]:
-    """Names of the one closed-over array with as many elements, if there is just one."""
-    count = constant.instruction.shape.num_elements
-    found = {array.names for array in closed_over.arrays if math.prod(array.dimensions) == count}
-    return next(iter(found)) if len(found) == 1 else ()
+class _Jaxpr:
+    """The arrays of the jaxpr, to compare contents with."""
+
+    note = ""
+
+    def __init__(self, closed_over: ClosedOver) -> None:
+        self.closed_over = closed_over
+
+    def traced(self, constant: Constant) -> Constant:
+        """The constant with its origin, found by comparing contents."""
+        if not constant.digest:
+            return replace(constant, known_by="its contents are unknown")
+        array = self.closed_over.by_digest.get(constant.digest)
+        if array is not None and array.dtype == constant.dtype:  # it may have been reshaped
+            if array.names:
+                origin, known_by = Origin.CLOSED_OVER, "the array of that name has its contents"
+            else:
+                origin, known_by = Origin.TRACED, "an array of the jaxpr has its contents"
+            return replace(constant, origin=origin, known_by=known_by, array=array)
+        made = self.closed_over.by_changed_digest.get(constant.digest)
+        if made is not None and made[1].dtype == constant.dtype:
+            array, change = made[0], made[1].change
+            what = "the array of that name" if array.names else "an array of the jaxpr"
+            known_by = f"{what}, {change}, has its contents"
+            return replace(constant, origin=Origin.FOLDED, known_by=known_by, array=array)
+        if constant.bytes < _NAMED_FROM_BYTES:
+            return replace(constant, known_by="arrays as small as this are not looked for")
+        if self.closed_over.note:
+            return replace(constant, known_by=self.closed_over.note)
+        if not _in_row_major(constant.instruction):
+            known_by = "it is stored in another order than the jaxpr's arrays"
+            return replace(constant, known_by=known_by)
+        return replace(
+            constant,
+            origin=Origin.FOLDED,
+            known_by="no array of the jaxpr has its contents",
+            likely_from=self.of_its_size(constant),
+        )
+
+    def of_its_size(self, constant: Constant) -> tuple[str, ...]:
+        """Names of the one closed-over array with as many elements, if there is just one."""
+        count = constant.instruction.shape.num_elements
+        arrays = self.closed_over.arrays
+        found = {array.names for array in arrays if math.prod(array.dimensions) == count}
+        return next(iter(found)) if len(found) == 1 else ()
+
+
+class _Before:
+    """The constants of the module before optimization.
+
+    Its text leaves the elements of large constants out; then only that there
+    is none of a type and a size tells that XLA made a constant.
+    """
+
+    note = ""
+
+    def __init__(self, module: Module) -> None:
+        self.digests: dict[tuple[str, int], set[str]] = {}
+        for instruction in module.instructions():
+            if instruction.opcode == "constant" and instruction.shape.is_array:
+                _, digest = _contents(instruction, None)
+                self.digests.setdefault(_size_of(instruction), set()).add(digest)
+
+    def traced(self, constant: Constant) -> Constant:
+        """The constant with its origin, by contents, or else by type and size."""
+        before = self.digests.get(_size_of(constant.instruction))
+        if before is None:
+            return replace(
+                constant,
+                origin=Origin.FOLDED,
+                known_by="no constant before optimization has its type and size",
+            )
+        if "" in before or not constant.digest:
+            known_by = "constants before optimization have its type and size; their contents "
+            return replace(constant, known_by=f"{known_by}are not known")
+        if constant.digest in before:
+            known_by = "a constant before optimization has its contents"
+            return replace(constant, origin=Origin.LOWERED, known_by=known_by)
+        if not _in_row_major(constant.instruction):
+            known_by = "it is stored in another order than the constants before optimization"
+            return replace(constant, known_by=known_by)
+        known_by = "no constant before optimization has its contents"
+        return replace(constant, origin=Origin.FOLDED, known_by=known_by)
+
+
+def _size_of(instruction: Instruction) -> tuple[str, int]:
+    return instruction.shape.dtype, instruction.shape.num_elements
+
+
+def _lowered(lowered: LoweredModule | None) -> _Before | _Unknown:
+    if lowered is None:
+        return _Unknown("the arrays that the step held are not known")
+    try:
+        return _Before(lowered.module)
+    except Unavailable as error:
+        return _Unknown(error.message)
 
 
 def _in_row_major(instruction: Instruction) -> bool:

@@ -71,10 +71,14 @@ class DtypeProducts:
 
     @property
     def mixed_accumulation(self) -> Mapping[tuple[str, ...], Sequence[str]]:
-        """Operand types whose products are added up in more than one type, with these."""
+        """Operand types whose products are added up in more than one type, with these.
+
+        A side that the matrix unit itself rounds is not counted as of that type.
+        """
         found: dict[tuple[str, ...], dict[str, None]] = {}
         for row in self.rows:
-            if row.accumulation and row.row.nominal and row.partial is not PartialSums.XLA:
+            known = row.accumulation and row.row.nominal and row.partial is not PartialSums.XLA
+            if known and len(set(row.multiplied)) == 1:
                 found.setdefault(row.written, {})[row.accumulation] = None
         return {key: tuple(sums) for key, sums in found.items() if len(sums) > 1}
 
@@ -103,17 +107,19 @@ def rounding(product: Instruction, dtypes: Sequence[str]) -> str:
     """How a product rounds float32 operands, where its algorithm or precision says.
 
     ``TF32`` and ``bf16`` are one pass over rounded operands, ``bf16 x3`` and the
-    like are several passes that make up for it, ``full`` is none. Empty where
-    the instruction leaves it to the device, or has no float32 operand.
+    like are several passes that make up for it, ``full`` is none, and ``high``
+    is what ``Precision.HIGH`` leaves to the device: TF32 on a GPU, three passes
+    in bfloat16 on a TPU. Empty where the instruction says nothing, or has no
+    float32 operand.
     """
     if "f32" not in dtypes:
         return ""
     algorithm = product.attributes.get("algorithm", "")
     precision: tuple[str, ...] = ()
     if product.opcode.startswith("custom-call"):
-        asked = nested(section(product.backend_config, "gemm_backend_config"), "precision_config")
-        algorithm = str(asked.get("algorithm", ""))
-        listed = asked.get("operand_precision", ())
+        config = nested(section(product.backend_config, "gemm_backend_config"), "precision_config")
+        algorithm = str(config.get("algorithm", ""))
+        listed = config.get("operand_precision", ())
         precision = tuple(map(str, listed)) if isinstance(listed, list | tuple) else ()
     else:
         text = product.attributes.get("operand_precision", "")
@@ -124,7 +130,8 @@ def rounding(product: Instruction, dtypes: Sequence[str]) -> str:
         if parts[1] == "f32":
             return "full"
         return f"{'TF32' if parts[1] == 'tf32' else parts[1]}{passes}"
-    return "full" if any(p.strip().lower() == "highest" for p in precision) else ""
+    asked = {name.strip().lower() for name in precision}
+    return "full" if "highest" in asked else "high" if "high" in asked else ""
 
 
 def _partial_sums(

@@ -7,9 +7,8 @@ from dataclasses import dataclass
 
 from hloscope.ir import Instruction
 from hloscope.ir.dtypes import BITS, is_floating, is_integer
-from hloscope.passes.converts import Convert, Converts
+from hloscope.passes.converts import Convert, Converts, is_asked_for
 from hloscope.passes.dtype_products import DtypeProducts, ProductDtypes
-from hloscope.passes.execution import Execution
 from hloscope.passes.origins import Origins, moves
 from hloscope.pipeline.analyses import analysis
 
@@ -31,8 +30,11 @@ class Quantization:
         stored_bytes: Bytes of entry parameters in such a type that products use:
             half of what they would be in sixteen bits.
         wasted_bytes: Bytes that the conversions move through memory per
-            execution, without those that widen an operand inside the launch that
-            multiplies it, which read fewer bytes than the wide operand would have.
+            execution, without those whose result is used up in the launch that
+            widens it, which reads fewer bytes than the wide operand would have,
+            those around an exchange, and those of what the program hands back.
+        widened_by_xla: Whether XLA widened every such operand, and the program
+            none: it asked for products that the device has no unit for.
     """
 
     into: Sequence[Convert]
@@ -41,6 +43,7 @@ class Quantization:
     widened: Sequence[ProductDtypes]
     stored_bytes: int
     wasted_bytes: int
+    widened_by_xla: bool
 
     @property
     def used(self) -> bool:
@@ -73,7 +76,7 @@ def is_quantized(dtype: str) -> bool:
 
 @analysis
 def find_quantization(
-    converts: Converts, products: DtypeProducts, origins: Origins, execution: Execution
+    converts: Converts, products: DtypeProducts, origins: Origins
 ) -> Quantization:
     """Set conversions around quantized values beside the products that use them.
 
@@ -84,24 +87,101 @@ def find_quantization(
     out_of = [c for c in converts.rows if _is_between(c.result, c.source, c)]
     narrow = [p for p in products.rows if p.quantized]
     widened = [p for p in products.rows if not p.quantized and _holds_widened(p, origins)]
-    inside = _inside_products(widened, origins, execution)
-    wasted = sum(c.nominal_bytes for c in (*into, *out_of) if c.instruction not in inside)
+    sent = _exchanged(out_of, origins)
+    wasted = sum(_wasted(c) for c in out_of if c.instruction not in sent)
+    wasted += sum(
+        c.nominal_bytes
+        for c in into
+        if c.instruction not in sent and not _leaves_program(c.instruction)
+    )
     stored = _stored(narrow, widened, origins)
-    return Quantization(into, out_of, narrow, widened, stored, wasted)
+    sources = [source for product in widened for source in _sources(product, origins)]
+    by_xla = bool(sources) and not any(is_asked_for(source) for source in sources)
+    return Quantization(into, out_of, narrow, widened, stored, wasted, by_xla)
 
 
-def _inside_products(
-    widened: Sequence[ProductDtypes], origins: Origins, execution: Execution
-) -> Set[Instruction]:
-    """Conversions that widen an operand in the launch that multiplies it."""
-    found = set()
-    for product in widened:
-        launch = execution.launch_of(product.row.instruction)
-        for operand in product.row.instruction.operands[:2]:
-            source = _quantized_source(operand, origins)
-            if source is not None and execution.launch_of(source) is launch:
-                found.add(source)
+def _wasted(widening: Convert) -> int:
+    """Bytes that widening moves per execution, where the wide array leaves its launch.
+
+    What is used up in the launch that widens it, by a product or a sum, is read
+    in its narrow type: that is the gain, and no cost.
+    """
+    if widening.written:
+        return widening.nominal_bytes
+    left = _leaves(widening)
+    size = left.shape.bytes if left is not None and left.shape.is_array else 0
+    return (widening.read + size) * widening.times.nominal if left is not None else 0
+
+
+def _exchanged(out_of: Sequence[Convert], origins: Origins) -> Set[Instruction]:
+    """Conversions on both sides of an exchange: fewer bytes on the wire are their gain."""
+    found: set[Instruction] = set()
+    for widening in out_of:
+        value = widening.instruction.operands[0]
+        origin = origins.of(value)
+        if origins.exchanged(value):
+            found.update((widening.instruction, origin))
+        elif origin.opcode.startswith(_SUMS):
+            found.add(widening.instruction)
+            found.update(origins.of(operand) for operand in origin.operands)
     return found
+
+
+def _leaves_program(value: Instruction) -> bool:
+    """Whether the program hands a value back, as it does with state kept in eight bits."""
+    pending, seen = [value], {value}
+    while pending and len(seen) < _MAX_STEPS:
+        current = pending.pop()
+        onwards = [u for u in current.users if moves(u) or u.opcode in _TUPLES]
+        if current.is_root:
+            if current.computation is current.computation.module.entry:
+                return True
+            onwards += [c for c in current.computation.callers if c.opcode in ("fusion", "call")]
+        pending += [one for one in onwards if one not in seen]
+        seen.update(onwards)
+    return False
+
+
+def _leaves(widening: Convert) -> Instruction | None:
+    """The value as which a widened array, at most scaled and moved, leaves its launch."""
+    pending, seen = [widening.instruction], {widening.instruction}
+    while pending and len(seen) < _MAX_STEPS:
+        value = pending.pop()
+        if value is widening.launch:
+            return None
+        onwards = [user for user in value.users if _keeps(user, value)]
+        if value.is_root:
+            callers = value.computation.callers
+            if widening.launch in callers:
+                return value
+            onwards += callers
+        pending += [one for one in onwards if one not in seen]
+        seen.update(onwards)
+    return None
+
+
+def _keeps(user: Instruction, value: Instruction) -> bool:
+    """Whether a user's result is the array again: scaled by something smaller, converted, moved."""
+    if not user.shape.is_array:
+        return user.opcode == "tuple"
+    if user.shape.num_elements != value.shape.num_elements:
+        return False
+    if user.opcode in _SCALINGS:
+        return all(o is value or _is_spread(o) for o in user.operands)
+    return user.opcode == "convert" or moves(user)
+
+
+def _is_spread(operand: Instruction) -> bool:
+    """Whether an operand is a scale or an offset that is broadcast to the array's size."""
+    while operand.opcode in ("bitcast", "convert", "reshape") and operand.operands:
+        operand = operand.operands[0]
+    return operand.opcode == "broadcast"
+
+
+def _sources(product: ProductDtypes, origins: Origins) -> Sequence[Instruction]:
+    operands = product.row.instruction.operands[:2]
+    found = (_quantized_source(operand, origins) for operand in operands)
+    return [source for source in found if source is not None]
 
 
 def _is_between(wide: str, narrow: str, convert: Convert) -> bool:
@@ -114,12 +194,11 @@ def _is_between(wide: str, narrow: str, convert: Convert) -> bool:
 
 
 def _holds_widened(product: ProductDtypes, origins: Origins) -> bool:
-    return any(
-        _quantized_source(operand, origins) is not None
-        for operand in product.row.instruction.operands[:2]
-    )
+    return bool(_sources(product, origins))
 
 
+_SUMS = ("all-reduce", "reduce-scatter")
+_TUPLES = ("tuple", "get-tuple-element")
 _SCALINGS = frozenset({"multiply", "divide", "subtract", "add"})
 
 

@@ -8,7 +8,7 @@ from hloscope.chips import Chip, Target
 from hloscope.errors import Unavailable, UsageError
 from hloscope.ir import InputLeaf, Module, OutputLeaf, Role, Signature
 from hloscope.pipeline.findings import Basis, Category, Status
-from hloscope.pipeline.inputs import KnownLiterals, XlaCost, XlaMemory
+from hloscope.pipeline.inputs import KnownLiterals, LoweredModule, XlaCost, XlaMemory
 from hloscope.subjects import ArtifactSubject
 
 TEXT = """HloModule jit_step, input_output_alias={ {}: (0, {}, may-alias) }
@@ -53,6 +53,16 @@ def test_an_artifact_brings_its_parts_by_type(artifact):
     assert inputs[XlaCost].flops == 2_000.0
     assert inputs[KnownLiterals].by_name["table"].kind == "data"
     assert isinstance(inputs[XlaMemory], Unavailable)
+
+
+def test_the_module_before_optimization_comes_along_where_it_is_known(artifact):
+    assert isinstance(ArtifactSubject(artifact).inputs()[LoweredModule], Unavailable)
+    text = TEXT.replace("jit_step", "before")
+    lowered = dataclasses.replace(artifact, lowered_text=text)
+    assert ArtifactSubject(lowered).inputs()[LoweredModule].module.name == "before"
+    broken = dataclasses.replace(artifact, lowered_text="HloModule x\n{")
+    with pytest.raises(Unavailable, match="before optimization"):
+        _ = ArtifactSubject(broken).inputs()[LoweredModule].module
 
 
 def test_the_head_of_the_report_tells_target_mesh_versions_and_each_phase(artifact):

@@ -38,7 +38,7 @@ def report_constants(
         tables += [_kinds(constants), _list(constants, top, everything=everything)]
     if constants.hoisted:
         tables.append(_hoisted(constants, top))
-    notes = [f"{origin}: {why}." for origin, why in _tellings(constants).items()]
+    notes = [f"{origin}: {why}." for origin, why in _tellings(constants)]
     if constants.note:
         notes.append(f"contents unknown: {constants.note}.")
     if constants.origin_note:
@@ -70,11 +70,10 @@ def _summary(constants: Constants) -> str:
     return f"{text}, {units.byte_size(sum(c.bytes for c in data))} of them real{unknown} data."
 
 
-def _tellings(constants: Constants) -> dict[str, str]:
-    """What tells each origin that there is."""
-    return {
-        c.origin.value: c.known_by for c in constants.constants if c.origin is not Origin.UNKNOWN
-    }
+def _tellings(constants: Constants) -> Sequence[tuple[str, str]]:
+    """What tells the origins that there are, each once."""
+    known = (c for c in constants.constants if c.origin is not Origin.UNKNOWN)
+    return list(dict.fromkeys((c.origin.value, c.known_by) for c in known))
 
 
 def _kinds(constants: Constants) -> Table:

@@ -18,8 +18,9 @@ from types import MappingProxyType
 from typing import TYPE_CHECKING, Any
 
 from hloscope.errors import InputError
-from hloscope.ir.closed_over import ClosedOver, ClosedOverArray
+from hloscope.ir.closed_over import ChangedArray, ClosedOver, ClosedOverArray
 from hloscope.ir.jaxpr_count import JaxprCount, JaxprFlops, JaxprSite, UncountedPrimitive
+from hloscope.ir.jaxpr_promotions import JaxprPromotions
 from hloscope.ir.signature import InputLeaf, OutputLeaf, Role, Signature
 
 if TYPE_CHECKING:
@@ -105,6 +106,8 @@ class Artifact:
         jaxpr_note: Why there are none.
         closed_over: The arrays that the step closes over, or ``None``.
         closed_over_note: Why they are not known.
+        promotions: Where type promotion widens values in the jaxpr, or ``None``.
+        promotions_note: Why that is not known.
         warnings: What JAX warned of while tracing and lowering.
         source: What the user asked for, in words.
         name: The step's name.
@@ -133,6 +136,8 @@ class Artifact:
     jaxpr_note: str | None = None
     closed_over: ClosedOver | None = None
     closed_over_note: str | None = None
+    promotions: JaxprPromotions | None = None
+    promotions_note: str | None = None
     warnings: tuple[str, ...] = ()
     cached: bool = field(default=False, compare=False)
 
@@ -240,6 +245,8 @@ class Artifact:
             if self.closed_over is None
             else dataclasses.asdict(self.closed_over),
             "closed_over_note": self.closed_over_note,
+            "promotions": None if self.promotions is None else dataclasses.asdict(self.promotions),
+            "promotions_note": self.promotions_note,
             "warnings": list(self.warnings),
             "signature": dataclasses.asdict(self.signature),
         }
@@ -312,6 +319,9 @@ def _from_document(document: Any, hlo_text: str, lowered: str | None, place: str
             jaxpr_note=_BEFORE_JAXPR if version == 1 else document["jaxpr_note"],
             closed_over=None if version < 3 else _closed_over(document["closed_over"]),
             closed_over_note=_BEFORE_CLOSED_OVER if version < 3 else document["closed_over_note"],
+            # Files of format 3 from before they were looked for have none.
+            promotions=JaxprPromotions.from_document(document.get("promotions")),
+            promotions_note=document.get("promotions_note", _BEFORE_PROMOTIONS),
             warnings=tuple(_text(item) for item in document["warnings"]),
         )
     except (KeyError, TypeError, ValueError, AttributeError) as error:
@@ -355,6 +365,11 @@ _BEFORE_CLOSED_OVER = (
 )
 
 
+_BEFORE_PROMOTIONS = (
+    "the artifact was made by a hloscope that did not look for promotions; capture it again"
+)
+
+
 def _closed_over(data: Mapping[str, Any] | None) -> ClosedOver | None:
     if data is None:
         return None
@@ -369,6 +384,10 @@ def _closed_over(data: Mapping[str, Any] | None) -> ClosedOver | None:
                 parameters=tuple(int(number) for number in array["parameters"]),
                 file=array["file"],
                 line=array["line"],
+                changed=tuple(
+                    ChangedArray(*(_text(one[key]) for key in ("change", "dtype", "digest")))
+                    for one in array.get("changed", ())
+                ),
             )
             for array in data["arrays"]
         ),

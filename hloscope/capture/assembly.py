@@ -129,6 +129,8 @@ def build_artifact(
         jaxpr_note=lowered.jaxpr_note and shorten_paths(lowered.jaxpr_note),
         closed_over=lowered.closed_over,
         closed_over_note=lowered.closed_over_note and shorten_paths(lowered.closed_over_note),
+        promotions=lowered.promotions,
+        promotions_note=lowered.promotions_note and shorten_paths(lowered.promotions_note),
         warnings=tuple(shorten_paths(text) for text in messages),
     )
     if programs is not None and known is None:

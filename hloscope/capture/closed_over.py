@@ -13,7 +13,7 @@ import hashlib
 import inspect
 import math
 import types
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 
 import jax
@@ -22,12 +22,14 @@ import numpy as np
 
 from hloscope.capture import jax_private
 from hloscope.capture.abstraction import hlo_dtype
-from hloscope.ir.closed_over import ClosedOver, ClosedOverArray
+from hloscope.ir.closed_over import ChangedArray, ClosedOver, ClosedOverArray
 
 __all__ = ["find_closed_over"]
 
 _SMALLEST = 1024  # bytes
 _MOST_OBJECTS = 20_000
+_LARGEST_CHANGED = 1 << 28  # bytes; beyond these the digests take seconds
+_MATRIX = 2
 _MOST_STEPS = 5  # attributes and keys from a variable to the array
 
 
@@ -65,32 +67,51 @@ def find_closed_over(function: Callable[..., Any], traced: Any, lowered: Any) ->
                 parameters=tuple(hoisted.get(key, ())),
                 file=place[0] if place is not None else None,
                 line=place[1] if place is not None else None,
+                changed=tuple(_changes(elements))
+                if elements is not None and elements.nbytes <= _LARGEST_CHANGED
+                else (),
             )
         )
     note = f"{unread} of {len(found)} closed-over arrays could not be read" if unread else ""
     return ClosedOver(tuple(found), note)
 
 
-def _constants(closed: Any) -> Iterator[tuple[Any, tuple[str, int] | None]]:
-    """Constants and literal arrays of a closed jaxpr and of those inside, with their readers."""
+_Read = Iterator[tuple[Any, tuple[str, int] | None]]
+
+
+def _constants(closed: Any) -> _Read:
+    """Constants and literal arrays of a closed jaxpr and of those inside, with their readers.
+
+    Of several readers the innermost comes first: a jitted function that is
+    called with a constant reads it on a line of its own.
+    """
     values = dict(zip(closed.jaxpr.constvars, closed.consts, strict=True))
     yield from ((value, None) for value in closed.consts)
     yield from _read_in(closed.jaxpr, values)
 
 
-def _read_in(jaxpr: Any, values: dict[Any, Any]) -> Iterator[tuple[Any, tuple[str, int] | None]]:
+def _read_in(jaxpr: Any, values: Mapping[Any, Any]) -> _Read:
     for equation in jaxpr.eqns:
-        for variable in equation.invars:
-            if hasattr(variable, "val"):
-                yield variable.val, jax_private.place_of(equation)
-            elif variable in values:
-                yield values[variable], jax_private.place_of(equation)
+        given = [_value(variable, values) for variable in equation.invars]
         for parameter in equation.params.values():
             for inner in parameter if isinstance(parameter, tuple | list) else (parameter,):
-                if hasattr(inner, "consts") and hasattr(inner, "jaxpr"):
-                    yield from _constants(inner)
-                elif hasattr(inner, "eqns") and hasattr(inner, "invars"):
-                    yield from _read_in(inner, {})
+                plain: Any = getattr(inner, "jaxpr", inner)
+                if not hasattr(plain, "eqns") or not hasattr(plain, "invars"):
+                    continue
+                held = dict(zip(plain.constvars, getattr(inner, "consts", ()), strict=False))
+                yield from ((value, None) for value in held.values())
+                if len(plain.invars) == len(given):
+                    passed = zip(plain.invars, given, strict=True)
+                    held.update((inside, value) for inside, value in passed if value is not None)
+                yield from _read_in(plain, held)
+        for value in given:
+            if value is not None:
+                yield value, jax_private.place_of(equation)
+
+
+def _value(variable: Any, values: Mapping[Any, Any]) -> Any | None:
+    """The array that a variable is known to stand for."""
+    return variable.val if hasattr(variable, "val") else values.get(variable)
 
 
 def _bytes(value: Any) -> int:
@@ -110,6 +131,22 @@ def _elements(value: Any) -> np.ndarray[Any, Any] | None:
 
 def _digest(elements: np.ndarray[Any, Any]) -> str:
     return hashlib.sha256(np.ascontiguousarray(elements).tobytes()).hexdigest()
+
+
+def _changes(elements: np.ndarray[Any, Any]) -> Iterator[ChangedArray]:
+    """What XLA often makes of an array while compiling, ahead of a product."""
+    forms = {"": elements}
+    if elements.ndim >= _MATRIX:
+        forms["transposed"] = np.swapaxes(elements, -1, -2)
+    for change, form in forms.items():
+        if change:
+            yield ChangedArray(change, hlo_dtype(form.dtype), _digest(form))
+        if form.dtype == np.float32:
+            rounded = form.astype(jnp.bfloat16)
+            how = f"{change} and rounded to bf16" if change else "rounded to bf16"
+            yield ChangedArray(how, "bf16", _digest(rounded))
+            # A CPU widens bfloat16 operands again, and XLA folds that as well.
+            yield ChangedArray(f"{how} and back", "f32", _digest(rounded.astype(np.float32)))
 
 
 class _Names:
@@ -199,8 +236,10 @@ class _Names:
         if isinstance(value, jax.Array | np.ndarray):
             if isinstance(value, jax.core.Tracer):
                 return
-            self._by_id.setdefault(id(value), []).append(name)
-            self._by_shape.setdefault(tuple(value.shape), []).append((name, value))
+            names = self._by_id.setdefault(id(value), [])
+            if name not in names:
+                names.append(name)
+                self._by_shape.setdefault(tuple(value.shape), []).append((name, value))
             self._seen[id(value)] = value
             return
         if steps > _MOST_STEPS or isinstance(value, str | bytes | int | float | type | None):
@@ -225,14 +264,29 @@ class _Names:
             for number, item in enumerate(value):
                 self._value(f"{name}[{number}]", item, steps + 1)
         else:
-            for key, item in getattr(value, "__dict__", {}).items():
-                self._value(f"{name}.{key}", item, steps + 1)
+            for key, item in _attributes(value):
+                held = name if key in _HOLDERS else f"{name}.{key}"
+                self._value(held, item, steps + 1)
 
     def _is_seen(self, value: Any) -> bool:
         if id(value) in self._seen or len(self._seen) >= _MOST_OBJECTS:
             return True
         self._seen[id(value)] = value
         return False
+
+
+_HOLDERS = ("_raw_value", "raw_value")
+"""Where flax's variables keep their array; the code calls it by the variable's name."""
+
+
+def _attributes(value: Any) -> Iterator[tuple[str, Any]]:
+    """What an object holds, in its dictionary and in its slots."""
+    yield from getattr(value, "__dict__", {}).items()
+    for kind in type(value).__mro__:
+        slots = kind.__dict__.get("__slots__", ())
+        for slot in (slots,) if isinstance(slots, str) else slots:
+            if slot not in ("__dict__", "__weakref__") and hasattr(value, slot):
+                yield slot, getattr(value, slot)
 
 
 _LIBRARIES = frozenset(("jax", "jaxlib", "numpy", "flax", "optax", "functools", "builtins"))

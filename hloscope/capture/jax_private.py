@@ -20,6 +20,7 @@ from hloscope.ir.metadata import SourceLocation, users_frame
 __all__ = [
     "EntryNumbers",
     "argument_names",
+    "called_by_user",
     "cost_analysis_on_cpu",
     "entry_numbers",
     "hide_frames_under",
@@ -215,6 +216,30 @@ def place_of(equation: Any) -> tuple[str, int] | None:
 def _named_as_lowering_does(file: str) -> str:
     pattern = getattr(jax.config, "jax_hlo_source_file_canonicalization_regex", None)
     return re.sub(pattern, "", file) if pattern else file
+
+
+def called_by_user(equation: Any) -> str:
+    """Name of the function of JAX's that the user's code called to make an equation.
+
+    ``astype`` for ``x.astype(...)``, ``_operator_mul`` for ``x * y``; wrappers
+    that only hand a call on are left out. Empty where no frame of the user's is
+    kept, as inside jitted functions of JAX's own. Reads
+    ``source_info.traceback`` with ``jax._src.source_info_util.is_user_filename``.
+    """
+    try:
+        from jax._src import source_info_util
+
+        traceback = equation.source_info.traceback
+        codes, _ = traceback.raw_frames()
+        called = ""
+        for code in codes:
+            if source_info_util.is_user_filename(code.co_filename):
+                return called
+            if "_forward_" not in code.co_qualname:
+                called = code.co_name
+    except (ImportError, AttributeError, TypeError):
+        pass
+    return ""
 
 
 def live_part(jaxpr: Any) -> Any | None:

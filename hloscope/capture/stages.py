@@ -22,11 +22,13 @@ from hloscope.capture.closed_over import find_closed_over
 from hloscope.capture.jaxpr_flops import count_jaxpr
 from hloscope.capture.leaves import check_roles
 from hloscope.capture.literals import literal_facts
+from hloscope.capture.promotions import find_promotions
 from hloscope.capture.request import OptionValue
 from hloscope.capture.step import Step
 from hloscope.errors import CaptureError, UsageError
 from hloscope.ir.closed_over import ClosedOver
 from hloscope.ir.jaxpr_count import JaxprCount
+from hloscope.ir.jaxpr_promotions import JaxprPromotions
 
 __all__ = [
     "TRITON_PRODUCTS",
@@ -61,6 +63,8 @@ class Lowered:
         jaxpr_note: Why there are none.
         closed_over: The arrays that the step closes over, or ``None``.
         closed_over_note: Why they are not known.
+        promotions: Where type promotion widens values, or ``None``.
+        promotions_note: Why that is not known.
     """
 
     plain: Any
@@ -70,6 +74,8 @@ class Lowered:
     jaxpr_note: str | None
     closed_over: ClosedOver | None
     closed_over_note: str | None
+    promotions: JaxprPromotions | None
+    promotions_note: str | None
 
 
 @dataclass(frozen=True)
@@ -139,9 +145,11 @@ def lower_step(
                 traced, stage = _trace_and_lower(function, *unplaced, phase, timings)
             jaxpr, jaxpr_note = _counted(traced)
             closed_over, closed_over_note = _closed_over(step, traced, stage)
+            promotions, promotions_note = _promotions(traced)
         else:
             jaxpr, jaxpr_note = None, "the step's function cannot be traced apart from lowering"
             closed_over, closed_over_note = None, jaxpr_note
+            promotions, promotions_note = None, jaxpr_note
             with phase("lower"), _timed(timings, "lower"):
                 args, kwargs = arguments()
                 stage = function.lower(*args, **kwargs)  # type: ignore[attr-defined]
@@ -153,6 +161,8 @@ def lower_step(
         jaxpr_note=jaxpr_note,
         closed_over=closed_over,
         closed_over_note=closed_over_note,
+        promotions=promotions,
+        promotions_note=promotions_note,
     )
 
 
@@ -191,6 +201,14 @@ def _counted(traced: Any) -> tuple[JaxprCount | None, str | None]:
         return count_jaxpr(jax_private.unwrapped(traced).jaxpr), None
     except Exception as error:
         return None, f"the jaxpr could not be counted: {type(error).__name__}: {error}"
+
+
+def _promotions(traced: Any) -> tuple[JaxprPromotions | None, str | None]:
+    """Where type promotion widens values, or why that is not known; worth no failed capture."""
+    try:
+        return find_promotions(jax_private.unwrapped(traced).jaxpr), None
+    except Exception as error:
+        return None, f"the jaxpr's promotions could not be read: {type(error).__name__}: {error}"
 
 
 def compile_step(

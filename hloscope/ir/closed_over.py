@@ -6,7 +6,22 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import cached_property
 
-__all__ = ["ClosedOver", "ClosedOverArray"]
+__all__ = ["ChangedArray", "ClosedOver", "ClosedOverArray"]
+
+
+@dataclass(frozen=True, slots=True)
+class ChangedArray:
+    """What an array holds after something that XLA likes to do to it while compiling.
+
+    Attributes:
+        change: What is done: ``rounded to bf16``, ``transposed``...
+        dtype: Element type afterwards, in HLO's spelling.
+        digest: SHA-256 of the elements' bytes afterwards.
+    """
+
+    change: str
+    dtype: str
+    digest: str
 
 
 @dataclass(frozen=True, slots=True)
@@ -25,6 +40,7 @@ class ClosedOverArray:
             none where it was lowered to a constant.
         file: Python file of the first operation that reads it, if known.
         line: Line there.
+        changed: What it holds after XLA's usual changes.
     """
 
     dtype: str
@@ -35,6 +51,7 @@ class ClosedOverArray:
     parameters: tuple[int, ...] = ()
     file: str | None = None
     line: int | None = None
+    changed: tuple[ChangedArray, ...] = ()
 
 
 @dataclass(frozen=True)
@@ -56,6 +73,16 @@ class ClosedOver:
         for array in self.arrays:
             if array.digest and (array.digest not in found or not found[array.digest].names):
                 found[array.digest] = array
+        return found
+
+    @cached_property
+    def by_changed_digest(self) -> Mapping[str, tuple[ClosedOverArray, ChangedArray]]:
+        """Those whose elements are known by the digest of what XLA may make of them."""
+        found: dict[str, tuple[ClosedOverArray, ChangedArray]] = {}
+        for array in self.arrays:
+            for change in array.changed:
+                if change.digest not in found or not found[change.digest][0].names:
+                    found[change.digest] = array, change
         return found
 
     @cached_property

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 __all__ = ["DumpFile", "find_dump"]
@@ -20,6 +20,8 @@ class DumpFile:
         stage: ``after optimizations``, ``before optimizations``, or empty
             where the file's name does not say.
         size: Bytes of the file as it lies there.
+        before: The file of the same module before optimization, where ``path``
+            is one after it.
     """
 
     path: Path
@@ -27,6 +29,7 @@ class DumpFile:
     label: str
     stage: str
     size: int
+    before: Path | None = None
 
 
 _DUMPED = re.compile(
@@ -43,13 +46,16 @@ def find_dump(folder: Path) -> list[DumpFile]:
     """One row for each module in a folder, in the order of their labels.
 
     Optimized HLO is preferred, and text before protobuf: only text says how
-    many partitions a program has. Files that are no dump but are named
-    ``*.hlo``, ``*.hlo.txt`` or ``*.hlo.pb`` (maybe with ``.gz``) come too.
+    many partitions a program has. Of the module before optimization protobuf is
+    preferred, since text leaves the elements of its constants out. Files that
+    are no dump but are named ``*.hlo``, ``*.hlo.txt`` or ``*.hlo.pb`` (maybe
+    with ``.gz``) come too.
 
     Raises:
         OSError: The folder cannot be read.
     """
     best: dict[str, tuple[int, DumpFile]] = {}
+    before: dict[str, tuple[int, Path]] = {}
     for path in folder.iterdir():
         if not path.is_file():
             continue
@@ -59,6 +65,8 @@ def find_dump(folder: Path) -> list[DumpFile]:
             label = f"{dumped['number']}.{dumped['name']}"
             stage = f"{when} optimizations"
             row = DumpFile(path, dumped["name"], label, stage, path.stat().st_size)
+            if when == "before" and (label not in before or rank > before[label][0]):
+                before[label] = rank, path
         elif plain := _PLAIN.fullmatch(path.name):
             rank = 0
             label = path.name
@@ -68,7 +76,12 @@ def find_dump(folder: Path) -> list[DumpFile]:
             continue
         if label not in best or rank < best[label][0]:
             best[label] = (rank, row)
-    return [best[label][1] for label in sorted(best)]
+    return [
+        replace(row, before=before[label][1])
+        if row.stage.startswith("after") and label in before
+        else row
+        for label, (_, row) in sorted(best.items())
+    ]
 
 
 def _name_inside(path: Path) -> str | None:

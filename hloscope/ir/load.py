@@ -37,6 +37,8 @@ class LoadedModule:
         stage: ``after optimizations``, ``before optimizations``, or empty
             where nothing says.
         size: Bytes of that file.
+        read_lowered: Reads the same module before optimization; ``None`` where
+            the source does not hold it.
     """
 
     def __init__(
@@ -47,12 +49,14 @@ class LoadedModule:
         stage: str,
         size: int,
         read: Callable[[], Module],
+        read_lowered: Callable[[], Module] | None = None,
     ) -> None:
         self.name = name
         self.label = label
         self.origin = origin
         self.stage = stage
         self.size = size
+        self.read_lowered = read_lowered
         self._read = read
         self._module: Module | None = None
 
@@ -156,7 +160,13 @@ def list_dump(directory: str) -> list[LoadedModule]:
         )
     return [
         LoadedModule(
-            row.name, row.label, row.path.name, row.stage, row.size, _reader_of(row.path, row.name)
+            row.name,
+            row.label,
+            row.path.name,
+            row.stage,
+            row.size,
+            _reader_of(row.path, row.name),
+            _reader_of(row.before, row.name) if row.before is not None else None,
         )
         for row in rows
     ]

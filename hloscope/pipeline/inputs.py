@@ -8,8 +8,9 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
+from functools import cached_property
 
-from hloscope.errors import InputError
+from hloscope.errors import HloscopeError, Unavailable
 from hloscope.ir import Module
 
 __all__ = [
@@ -47,24 +48,6 @@ class MeshAxes:
     """
 
     sizes: Mapping[str, int]
-
-
-@dataclass(frozen=True, slots=True)
-class LoweredModule:
-    """The module before optimization, parsed when it is asked for.
-
-    Attributes:
-        read: Gives it, ``None`` where there is none; may raise an ``InputError``.
-    """
-
-    read: Callable[[], Module | None]
-
-    def module(self) -> Module | None:
-        """The module, or ``None`` where it is missing or cannot be read."""
-        try:
-            return self.read()
-        except InputError:
-            return None
 
 
 @dataclass(frozen=True, slots=True)
@@ -118,3 +101,26 @@ class KnownLiterals:
 
     by_name: Mapping[str, KnownLiteral]
     note: str = ""
+
+
+class LoweredModule:
+    """The module before optimization, as JAX handed it to XLA; read when it is asked for.
+
+    Args:
+        read: Reads and parses it.
+    """
+
+    def __init__(self, read: Callable[[], Module]) -> None:
+        self._read = read
+
+    @cached_property
+    def module(self) -> Module:
+        """The module.
+
+        Raises:
+            Unavailable: It cannot be read.
+        """
+        try:
+            return self._read()
+        except HloscopeError as error:
+            raise Unavailable(f"the module before optimization: {error.message}") from error

@@ -27,7 +27,9 @@ def convert_round_trip(trips: RoundTrips, traffic: Traffic, limits: Limits) -> I
         by source line, and listed from ``traffic_share`` (1%) of the program's
         traffic on. Pairs within a launch that also computes cost nothing and are
         left to ``hloscope dtypes``, as are those that XLA made itself, and values that
-        devices exchange in between, where a narrow type has its use.
+        devices exchange in between, where a narrow type has its use. Compilers
+        for GPUs and TPUs drop most pairs through a narrower type by themselves
+        (``xla_allow_excess_precision``); what they drop is not found.
 
     Why it costs:
         A conversion by itself reads and writes the whole array; one at the end

@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 
 from hloscope.passes.constants import Constant, Constants
-from hloscope.passes.finding_sites import instruction_site
 from hloscope.pipeline.findings import Category, Finding, Quantity, Severity, Unit
 from hloscope.pipeline.rules import Limits, rule
 
@@ -57,7 +56,6 @@ def _finding(group: Sequence[Constant], wasted: int, limits: Limits) -> Finding:
     first = group[0]
     shape = f"{first.dtype}[{','.join(map(str, first.dimensions))}]"
     name = ", ".join(first.names)
-    reader = next((u for u in first.instruction.users if u.location is not None), None)
     cost = Quantity("bytes beyond the first copy", wasted, Unit.BYTES)
     places = [f"{c.instruction.name} in {c.instruction.computation.name}" for c in group[:_SHOWN]]
     if len(group) > _SHOWN:
@@ -69,7 +67,7 @@ def _finding(group: Sequence[Constant], wasted: int, limits: Limits) -> Finding:
         category=Category.BAKED_CONSTANTS,
         severity=Severity.WARNING if severe else Severity.NOTE,
         message=f"{f'{name} ({shape})' if name else shape} is {len(group)} times in the executable",
-        site=instruction_site(first.instruction, line_of=reader),
+        site=first.site,
         evidence=(
             Quantity("copies", len(group)),
             Quantity("bytes of one", first.bytes, Unit.BYTES),

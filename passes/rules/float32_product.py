@@ -5,27 +5,25 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 
 from hloscope.ir.dtypes import BITS, is_floating
+from hloscope.passes.dtype_products import DtypeProducts, ProductDtypes
 from hloscope.passes.finding_sites import instruction_site
 from hloscope.passes.flops.counts import Kind
-from hloscope.passes.flops.ledger import FlopLedger, FlopRow
-from hloscope.passes.operand_dtypes import OperandDtypes
-from hloscope.pipeline.findings import (
-    Basis,
-    Category,
-    Finding,
-    Quantity,
-    Unit,
-)
+from hloscope.passes.promotions import Promotions
+from hloscope.passes.upstream_promotions import promotions_behind
+from hloscope.pipeline.findings import Basis, Category, Finding, Quantity, Unit
 from hloscope.pipeline.rules import Limits, rule
 
 __all__ = ["float32_product"]
 
 _WIDE = ("f32", "f64")
+_SHOWN = 3
 _PRODUCTS = (Kind.MATMUL, Kind.CONVOLUTION, Kind.ATTENTION)  # a matrix unit has narrow ones of
 
 
 @rule("HS401", "float32-product", Category.DTYPE_CHURN)
-def float32_product(ledger: FlopLedger, dtypes: OperandDtypes, limits: Limits) -> Iterator[Finding]:
+def float32_product(
+    dtypes: DtypeProducts, promotions: Promotions, limits: Limits
+) -> Iterator[Finding]:
     """Finds float32 (or float64) products in a program that multiplies in a narrow type.
 
     What it does:
@@ -37,7 +35,9 @@ def float32_product(ledger: FlopLedger, dtypes: OperandDtypes, limits: Limits) -
         of the operands counts, not that of the sum, which XLA rightly keeps in
         float32. Conversions that XLA itself puts in front of a product, as it
         does on CPUs, are looked through; those that the program asks for are
-        not.
+        not. How the operands are rounded on the way in is said where an
+        algorithm or a precision says so, and lines on which type promotion
+        widened a value on the way to the product are named.
 
     Why it costs:
         Matrix units run narrow types at a multiple of their float32 rate: two
@@ -57,38 +57,42 @@ def float32_product(ledger: FlopLedger, dtypes: OperandDtypes, limits: Limits) -
             logits = jnp.einsum("btd,vd->btv", h, table,
                                 preferred_element_type=jnp.float32)
     """
-    products = [row for row in ledger.rows if row.count.kind in _PRODUCTS and row.nominal]
-    total = sum(row.nominal for row in products)
-    narrow = sum(row.nominal for row in products if _is_narrow(dtypes.by_product[row.instruction]))
+    products = [p for p in dtypes.rows if p.row.count.kind in _PRODUCTS and p.row.nominal]
+    total = sum(product.row.nominal for product in products)
+    narrow = sum(product.row.nominal for product in products if _is_narrow(product.written))
     if not total or narrow < limits.mixed_flops_share * total:
         return
-    lines: dict[object, list[FlopRow]] = {}
-    for row in products:
-        if any(dtype in _WIDE for dtype in dtypes.by_product[row.instruction]):
-            lines.setdefault(_origin(row), []).append(row)
+    lines: dict[object, list[ProductDtypes]] = {}
+    for product in products:
+        if any(dtype in _WIDE for dtype in product.written):
+            lines.setdefault(_origin(product), []).append(product)
     for rows in lines.values():
-        share = sum(row.nominal for row in rows) / total
+        share = sum(product.row.nominal for product in rows) / total
         if share >= limits.product_flops_share:
-            yield _finding(rows, share, narrow / total, dtypes, limits)
+            yield _finding(rows, promotions, share, narrow / total, limits)
 
 
 def _is_narrow(dtypes: Sequence[str]) -> bool:
     return bool(dtypes) and all(is_floating(d) and BITS[d] <= 16 for d in dtypes)
 
 
-def _origin(row: FlopRow) -> object:
-    location = row.instruction.location
+def _origin(product: ProductDtypes) -> object:
+    instruction = product.row.instruction
+    location = instruction.location
     if location is not None:
         return location.file, location.line
-    return row.instruction.op_name or row.instruction
+    return instruction.op_name or instruction
 
 
 def _finding(
-    rows: Sequence[FlopRow], share: float, narrow: float, dtypes: OperandDtypes, limits: Limits
+    rows: Sequence[ProductDtypes],
+    promotions: Promotions,
+    share: float,
+    narrow: float,
+    limits: Limits,
 ) -> Finding:
-    dearest = max(rows, key=lambda row: row.nominal)
-    instruction = dearest.instruction
-    written = dtypes.by_product[instruction]
+    dearest = max(rows, key=lambda product: product.row.nominal)
+    instruction, written = dearest.row.instruction, dearest.written
     operands = " x ".join(
         f"{dtype}{_sizes(operand.shape.dimensions)}"
         for dtype, operand in zip(written, instruction.operands, strict=False)
@@ -97,8 +101,15 @@ def _finding(
     wide = "float64" if "f64" in written else "float32"
     many = f"{len(rows)} products" if len(rows) > 1 else "a product"
     notes = [f"largest: {operands}, {instruction.name}"]
-    if dearest.chain:
-        notes.append(f"reached through {dearest.chain}")
+    if dearest.row.chain:
+        notes.append(f"reached through {dearest.row.chain}")
+    roundings = dict.fromkeys(p.rounding for p in rows if "f32" in p.multiplied)
+    notes += [_ROUNDINGS.get(kind, f"its algorithm rounds to {kind}") for kind in roundings]
+    notes += [
+        f"on the way to it {row.source} became {row.result} at {row.file}:{row.line}, "
+        f"where it meets {'a' if row.by_number else 'an'} {row.partner}"
+        for row in promotions_behind(instruction, promotions)[:_SHOWN]
+    ]
     return Finding(
         code="HS401",
         name="float32-product",
@@ -118,8 +129,17 @@ def _finding(
     )
 
 
-def _sum(rows: Sequence[FlopRow]) -> Quantity:
+_ROUNDINGS = {
+    "": "nothing is said of rounding, so the device's default holds: a GPU may use TF32, "
+    "a TPU one pass in bfloat16",
+    "full": "the program asks for full float32 precision (HIGHEST or a float32 algorithm)",
+    "high": "the program asks for precision HIGH: TF32 on a GPU, bfloat16 x3 on a TPU",
+}
+
+
+def _sum(products: Sequence[ProductDtypes]) -> Quantity:
     """FLOPs of a line; a line in a loop of unknown length is counted for one iteration."""
+    rows = [product.row for product in products]
     total = sum(row.nominal for row in rows)
     if all(row.times.exact is not None and row.count.basis is Basis.EXACT for row in rows):
         return Quantity("FLOPs", total, Unit.FLOPS)

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
+from dataclasses import replace
 
+from hloscope.errors import Unavailable
 from hloscope.passes.finding_sites import instruction_site
 from hloscope.passes.wide_types import WideLine, WideTypes
-from hloscope.pipeline.findings import Basis, Category, Finding, Quantity, Unit
+from hloscope.pipeline.findings import Basis, Category, Finding, Quantity, Site, Unit
 from hloscope.pipeline.rules import Limits, rule
 
 __all__ = ["float64_leak"]
@@ -20,11 +22,14 @@ def float64_leak(wide: WideTypes, limits: Limits) -> Iterator[Finding]:
     """Finds float64 arithmetic in a program that is not a float64 program.
 
     What it does:
-        Lists every source line that computes arrays in float64 or complex128,
-        from ``float64_bytes`` (4 KiB) of them on, with the place where the type
-        comes in. A program half of whose floating-point arguments, by bytes,
-        are float64 is one on purpose and is left alone. Single numbers are
-        counted by ``hloscope dtypes`` and listed nowhere.
+        Lists every source line at which arrays in float64 or complex128 begin,
+        from ``float64_bytes`` (4 KiB) of them on, with what brings the type in
+        and how much is computed on with it on other lines. On a TPU, whose
+        compiler makes pairs of float32 of it, the module before optimization is
+        read; of a dump without it the rule says nothing. A program half of
+        whose floating-point arguments, by bytes, are float64 is one on purpose
+        and is left alone. Single numbers are counted by ``hloscope dtypes`` and
+        listed nowhere.
 
     Why it costs:
         float64 runs at half the rate of float32 on a data-centre GPU's plain
@@ -42,15 +47,36 @@ def float64_leak(wide: WideTypes, limits: Limits) -> Iterator[Finding]:
     """
     if wide.floating_arguments and wide.float64_arguments >= _MOSTLY * wide.floating_arguments:
         return
+    found = False
     for line in wide.float64:
-        if line.bytes >= limits.float64_bytes and line.largest.shape.num_elements > 1:
-            yield _finding(line, wide, limits)
+        if line.fed_by or line.largest.shape.num_elements <= 1:
+            continue
+        following = wide.following(line)
+        if line.bytes + sum(one.bytes for one in following) >= limits.float64_bytes:
+            found = True
+            yield _finding(line, following, wide, limits)
+    if wide.pairs and not found:
+        raise Unavailable(
+            "TPU compilers make pairs of 32-bit numbers of float64, and the module before that "
+            "is not known"
+        )
 
 
-def _finding(line: WideLine, wide: WideTypes, limits: Limits) -> Finding:
-    share = line.bytes / wide.computed_bytes if wide.computed_bytes else 0.0
-    basis, model = (Basis.EXACT, None) if line.exact else (Basis.MODELLED, _ONCE)
-    cost = Quantity("bytes computed", line.bytes, Unit.BYTES, basis, model)
+def _site(line: WideLine) -> Site:
+    site = instruction_site(line.largest)
+    file, number = line.location or (site.file, site.line)
+    return replace(site, file=file, line=number)
+
+
+def _finding(
+    line: WideLine, following: Sequence[WideLine], wide: WideTypes, limits: Limits
+) -> Finding:
+    further = sum(one.bytes for one in following)
+    total = line.bytes + further
+    share = total / wide.computed_bytes if wide.computed_bytes else 0.0
+    exact = all(one.exact for one in (line, *following))
+    basis, model = (Basis.EXACT, None) if exact else (Basis.MODELLED, _ONCE)
+    cost = Quantity("bytes computed", total, Unit.BYTES, basis, model)
     name = "complex128" if line.dtype == "c128" else "float64"
     notes = [f"largest: {line.largest.shape}, {line.largest.name}"]
     if line.enters:
@@ -59,15 +85,28 @@ def _finding(line: WideLine, wide: WideTypes, limits: Limits) -> Finding:
         notes.append(f"the type comes in here, {made}by {enters.opcode} {enters.name}")
     else:
         notes.append("the type was handed on to here")
+    if following:
+        largest = max(following, key=lambda one: one.bytes)
+        many = "1 line computes" if len(following) == 1 else f"{len(following)} lines compute"
+        at = ", most of it at {}:{}".format(*largest.location) if largest.location else ""
+        notes.append(f"{many} on with what is made here{at}")
+    if wide.before:
+        notes.append("read from the module before optimization: the compiler makes pairs of it")
+    if wide.pairs:
+        notes.append(
+            "the compiler made pairs of 32-bit numbers of it; only what enters or leaves the "
+            "program is seen"
+        )
     return Finding(
         code="HS405",
         name="float64-leak",
         category=Category.DTYPE_CHURN,
         severity=limits.severity(share),
         message=f"a line computes in {name} in a program whose arguments are narrower",
-        site=instruction_site(line.largest),
+        site=_site(line),
         evidence=(
             cost,
+            Quantity("of these on other lines", further, Unit.BYTES, basis, model),
             Quantity("share of all computed bytes", share, Unit.SHARE, basis, model),
             Quantity("instructions", len(line.instructions)),
         ),

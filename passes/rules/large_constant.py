@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 
 from hloscope.passes.constants import Constant, Constants, Origin
-from hloscope.pipeline.findings import Category, Finding, Quantity, Severity, Site, Unit
+from hloscope.pipeline.findings import Category, Finding, Quantity, Severity, Unit
 from hloscope.pipeline.rules import Limits, rule
 
 __all__ = ["large_constant"]
@@ -78,7 +78,6 @@ def _same_origin(constant: Constant) -> object:
 def _finding(group: Sequence[Constant], constants: Constants, limits: Limits) -> Finding:
     first = group[0]
     total = sum(constant.bytes for constant in group)
-    location = first.location
     shape = f"{first.dtype}[{','.join(map(str, first.dimensions))}]"
     names = list(dict.fromkeys(name for constant in group for name in constant.names))
     if names:
@@ -100,13 +99,7 @@ def _finding(group: Sequence[Constant], constants: Constants, limits: Limits) ->
         category=Category.BAKED_CONSTANTS,
         severity=Severity.ERROR if severe else Severity.WARNING,
         message=f"{many} baked into the executable",
-        site=Site(
-            computation=first.instruction.computation.name,
-            instruction=first.instruction.name,
-            op_name=first.op_name or None,
-            file=location.file if location else None,
-            line=location.line if location else None,
-        ),
+        site=first.site,
         evidence=(size, Quantity("all constants", constants.total_bytes, Unit.BYTES)),
         cost=size,
         fix=f"Pass {names[0] if names else 'the array'} to the step as an argument "

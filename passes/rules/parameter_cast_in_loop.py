@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 
 from hloscope.passes.finding_sites import instruction_site
+from hloscope.passes.flops.ledger import is_recomputation
 from hloscope.passes.parameter_casts import ParameterCast, ParameterCasts
 from hloscope.passes.traffic import Traffic
 from hloscope.pipeline.findings import Basis, Category, Finding, Quantity, Unit
@@ -82,6 +83,11 @@ def _finding(rows: Sequence[ParameterCast], wasted: int, share: float, limits: L
     ]
     if len(ordered) > _SHOWN:
         listed.append(f"and {len(ordered) - _SHOWN} more")
+    if any(is_recomputation(c.instruction) for cast in rows for c in cast.converts):
+        listed.append(
+            "rematerialization converts again: a copy made once stays in memory until the "
+            "backward pass is through"
+        )
     return Finding(
         code="HS403",
         name="parameter-cast-in-loop",

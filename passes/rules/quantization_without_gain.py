@@ -4,12 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
+from hloscope.chips import ChipKind, Target
 from hloscope.passes.finding_sites import instruction_site
 from hloscope.passes.flops.ledger import FlopLedger
 from hloscope.passes.quantization import Quantization
 from hloscope.passes.traffic import Traffic
 from hloscope.pipeline.audit import plural
-from hloscope.pipeline.findings import Basis, Category, Finding, Quantity, Unit
+from hloscope.pipeline.findings import Basis, Category, Finding, Quantity, Severity, Unit
 from hloscope.pipeline.rules import Limits, rule
 
 __all__ = ["quantization_without_gain"]
@@ -19,7 +20,11 @@ _ONCE = "each branch taken, loops of unknown length run once"
 
 @rule("HS406", "quantization-without-gain", Category.DTYPE_CHURN)
 def quantization_without_gain(
-    quantization: Quantization, ledger: FlopLedger, traffic: Traffic, limits: Limits
+    quantization: Quantization,
+    ledger: FlopLedger,
+    traffic: Traffic,
+    limits: Limits,
+    target: Target | None = None,
 ) -> Iterator[Finding]:
     """Finds programs whose conversions to and from eight bits gain neither time nor memory.
 
@@ -29,10 +34,14 @@ def quantization_without_gain(
         such types. It is found where conversions move ``traffic_share`` (1%) of
         the program's bytes or more, and either no product multiplies in eight
         bits, or those that do have fewer than ``quantized_flops_per_byte`` (500)
-        FLOPs for each byte of conversions. Weights that are kept in eight bits
-        and widened inside the launch that multiplies them save memory traffic
-        and are left alone. Bytes (uint8) are taken for pixels, not for numbers
-        that were quantized.
+        FLOPs for each byte of conversions. Weights and caches that are kept in
+        eight bits and widened inside the launch that uses them up save memory
+        traffic and are left alone, and so are values that devices exchange in
+        eight bits, state that the program hands back in them, and programs
+        without products. Where the program multiplies quantized operands and
+        XLA widens them because the device has no unit for them, the finding says
+        so; on a CPU, which nobody quantizes for, it is a note. Bytes (uint8) are
+        taken for pixels, not for numbers that were quantized.
 
     Why it costs:
         Eight-bit products run at twice the rate of bfloat16 ones. On an H100 a
@@ -56,7 +65,7 @@ def quantization_without_gain(
     """
     total = traffic.total()
     moved = quantization.wasted_bytes
-    if not total or not moved or moved < limits.traffic_share * total:
+    if not ledger.rows or not total or not moved or moved < limits.traffic_share * total:
         return
     rate = quantization.flops / moved
     if rate >= limits.quantized_flops_per_byte:
@@ -74,6 +83,14 @@ def quantization_without_gain(
         notes.append(
             f"{plural(len(quantization.widened), 'product')} of quantized operands after widening"
         )
+    fix = "Multiply the quantized operands themselves and scale the result, or stay in bfloat16."
+    severity = limits.severity(share)
+    if quantization.widened_by_xla:
+        notes.append("the program multiplies quantized operands; XLA widened them for this device")
+        fix = "Compile for the chip that it will run on; where that one has no such unit either, "
+        fix += "stay in bfloat16."
+        on_cpu = target is not None and target.chip is not None and target.chip.kind is ChipKind.CPU
+        severity = Severity.NOTE if on_cpu else severity
     if quantization.flops:
         message = "conversions to and from eight bits outweigh the products in eight bits"
     else:
@@ -82,7 +99,7 @@ def quantization_without_gain(
         code="HS406",
         name="quantization-without-gain",
         category=Category.DTYPE_CHURN,
-        severity=limits.severity(share),
+        severity=severity,
         message=message,
         site=instruction_site(first.instruction),
         evidence=(
@@ -94,6 +111,6 @@ def quantization_without_gain(
             Quantity("FLOPs per byte", rate, Unit.COUNT, basis, model),
         ),
         cost=cost,
-        fix="Multiply the quantized operands themselves and scale the result, or stay in bfloat16.",
+        fix=fix,
         notes=tuple(notes),
     )

@@ -119,3 +119,57 @@ ENTRY e {
     report = hloscope.check("donation", "step.hlo", config="b.toml")
     assert report.passed
     assert report_document(report)["suppressed"]
+
+
+PROMOTING = """
+import jax, jax.numpy as jnp, numpy as np
+from hloscope import Step
+
+def f(x):
+    h = jnp.tanh(x * 2.0)
+    h = h * np.float32(3)
+    return jnp.exp(h)
+
+step = Step(f, (jax.ShapeDtypeStruct((256, 512), "float16"),))
+"""
+
+
+def test_promotions_come_from_the_jaxpr_and_of_a_dump_from_the_module(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "train.py").write_text(PROMOTING)
+    subject = hloscope.load("train.py:step")
+    found = table(hloscope.dtypes(subject), "promotions")
+    (row,) = found.rows
+    assert (row[0], row[1], row[4]) == ("f16 to f32", "train.py:7", "number 3, in mul")
+    assert row[2].value == 256 * 512
+    assert "jaxpr is not known" not in found.note
+
+    subject.artifact.save("step.hloscope")
+    assert table(hloscope.dtypes("step.hloscope"), "promotions") == found
+
+    (tmp_path / "step.hlo").write_text(subject.artifact.hlo_text)
+    guessed = table(hloscope.dtypes("step.hlo"), "promotions")
+    (row,) = guessed.rows
+    assert (row[1], row[4]) == ("train.py:7", "number 3, in multiply")
+    assert "the jaxpr is not known" in guessed.note
+
+
+def test_what_xla_converts_for_a_device_comes_after_the_programs_own_pairs(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "step.hlo").write_text("""
+HloModule m
+ENTRY e {
+  x = bf16[4096] parameter(0)
+  y = f32[16] parameter(1)
+  a = f32[4096] convert(x)
+  b = bf16[4096] convert(a)
+  c = bf16[16] convert(y), metadata={op_name="jit(f)/convert_element_type"
+    source_file="m.py" source_line=3}
+  d = f32[16] convert(c), metadata={op_name="jit(f)/convert_element_type"
+    source_file="m.py" source_line=4}
+  ROOT t = (bf16[4096], f32[16]) tuple(b, d)
+}
+""")
+    found = table(hloscope.dtypes("step.hlo"), "round_trips")
+    assert [row[1:3] for row in found.rows] == [("program", "m.py:4"), ("XLA", "-")]
+    assert "the program did not ask for them" in found.note

@@ -155,6 +155,25 @@ def test_a_dump_lists_one_row_a_module_and_prefers_optimized_text(dump):
     ]
 
 
+def test_a_module_of_a_dump_knows_itself_before_optimization(tmp_path):
+    name = "module_0001.jit_step"
+    (tmp_path / f"{name}.cpu_after_optimizations.txt").write_text(hlo("after"))
+    (module,) = list_dump(str(tmp_path))
+    assert module.read_lowered is None
+    (tmp_path / f"{name}.before_optimizations.txt").write_text(hlo("text"))
+    (module,) = list_dump(str(tmp_path))
+    assert (module.module.name, module.read_lowered().name) == ("after", "text")
+    # Its protobuf holds the elements of large constants, which text leaves out.
+    data = proto("whole").SerializeToString()
+    (tmp_path / f"{name}.before_optimizations.hlo.pb").write_bytes(data)
+    (module,) = list_dump(str(tmp_path))
+    assert module.read_lowered().name == "whole"
+    # Where only the module before optimization is there, it is what is looked at.
+    (tmp_path / f"{name}.cpu_after_optimizations.txt").unlink()
+    (module,) = list_dump(str(tmp_path))
+    assert (module.module.name, module.read_lowered) == ("text", None)
+
+
 def test_listing_a_dump_reads_no_module(dump):
     (dump / NAMES[2]).write_text("no HLO at all")
 

@@ -38,17 +38,20 @@ def test_a_value_that_is_rounded_and_widened_by_itself_is_found_with_its_bytes(f
     assert any("rounded on the way" in note for note in finding.notes)
 
 
-def test_a_value_that_stays_as_it_is_is_left_alone(found_in):
-    assert found_in("HS402", STAYS) == ()
+@pytest.mark.parametrize("target", ["cpu", "v5e"])
+def test_a_value_that_stays_as_it_is_is_left_alone(found_in, target):
+    assert found_in("HS402", STAYS, target) == ()
 
 
-def test_a_conversion_that_something_is_computed_in_is_left_alone(found_in):
-    assert found_in("HS402", COMPUTES_BETWEEN) == ()
+@pytest.mark.parametrize("target", ["cpu", "h100"])
+def test_a_conversion_that_something_is_computed_in_is_left_alone(found_in, target):
+    assert found_in("HS402", COMPUTES_BETWEEN, target) == ()
 
 
 def test_what_is_below_the_limit_is_left_alone(found_in):
     assert found_in("HS402", ROUNDED, limits=Limits(traffic_share=0.5)) == ()
 
 
-def test_a_chip_that_rounds_inside_the_launch_that_multiplies_pays_nothing(found_in):
-    assert found_in("HS402", ROUNDED, "h100") == ()
+@pytest.mark.parametrize("target", ["h100", "v5e"])
+def test_a_compiler_that_drops_the_pair_leaves_nothing_to_find(found_in, target):
+    assert found_in("HS402", ROUNDED, target) == ()

@@ -133,3 +133,111 @@ def test_a_float32_model_is_not_scolded_for_what_it_is(findings_of):
     jax = pytest.importorskip("jax")
     w = jax.ShapeDtypeStruct((256, 256), "float32")
     assert findings_of("HS401", compiled(lambda a, b: a @ b, w, w)) == ()
+
+
+HEAD = """
+def f(params, x):
+    h = x.astype(jnp.bfloat16)
+    for w in params["layers"]:
+        h = jnp.tanh(h @ w.astype(jnp.bfloat16))
+    return h.astype({dtype}) @ params["head"].astype({dtype})
+
+step = Step(f, ({{"layers": [shape(256, 256)] * 4, "head": shape(256, 256)}}, shape(64, 256)))
+"""
+
+
+@pytest.mark.parametrize("target", ["cpu", "h100"])
+def test_a_float32_head_is_found_on_its_line(found_in, target):
+    (finding,) = found_in("HS401", HEAD.format(dtype="jnp.float32"), target)
+    assert finding.evidence[1].value == pytest.approx(1 / 5)
+    assert (finding.site.file, finding.severity) == ("train.py", Severity.WARNING)
+    assert any("nothing is said of rounding" in note for note in finding.notes)
+
+
+def test_a_tpu_that_rounds_the_head_to_bfloat16_leaves_nothing_to_find(found_in):
+    code = HEAD.format(dtype="jnp.float32")
+    assert found_in("HS401", code, "v5e") == ()
+    # Asked for, the precision stays.
+    asked = code.replace(
+        "    return", '    jax.config.update("jax_default_matmul_precision", "highest")\n    return'
+    )
+    (finding,) = found_in("HS401", asked, "v5e")
+    assert any("full float32 precision" in note for note in finding.notes)
+
+
+@pytest.mark.parametrize("target", ["h100", "v5e"])
+def test_a_bfloat16_head_is_left_alone(found_in, target):
+    assert found_in("HS401", HEAD.format(dtype="jnp.bfloat16"), target) == ()
+
+
+@pytest.mark.parametrize("target", ["cpu", "h100"])
+def test_norms_softmax_and_loss_in_float32_are_no_products(found_in, target):
+    code = """
+    def f(w, x):
+        h = x.astype(jnp.float32)
+        h = ((h - h.mean(-1, keepdims=True)) * jax.lax.rsqrt(h.var(-1, keepdims=True) + 1e-6))
+        h = h.astype(jnp.bfloat16) @ w
+        return jax.nn.log_softmax((h @ w).astype(jnp.float32))
+
+    step = Step(f, (shape(256, 256, dtype="bfloat16"), shape(64, 256, dtype="bfloat16")))
+    """
+    assert found_in("HS401", code, target, Limits(product_flops_share=0.0)) == ()
+
+
+@pytest.mark.parametrize(
+    ("preset", "note"),
+    [
+        ("TF32_TF32_F32", "its algorithm rounds to TF32"),
+        ("BF16_BF16_F32_X3", "its algorithm rounds to bf16 x3"),
+        ("BF16_BF16_F32", None),  # that is a product in bfloat16
+    ],
+)
+def test_what_the_algorithm_rounds_to_is_said(found_in, preset, note):
+    code = f"""
+    def f(x, w, b):
+        for _ in range(3):
+            b = jnp.tanh(b @ b)
+        return b, jax.lax.dot(x, w, precision=jax.lax.DotAlgorithmPreset.{preset},
+                              preferred_element_type=jnp.float32)
+
+    square = (256, 256)
+    step = Step(f, (shape(*square), shape(*square), shape(*square, dtype="bfloat16")))
+    """
+    found = found_in("HS401", code, "h100")
+    assert len(found) == (note is not None)
+    for finding in found:
+        assert any(text.startswith(note) for text in finding.notes)
+
+
+@pytest.mark.parametrize("target", ["cpu", "h100"])
+def test_a_number_that_widens_what_a_product_multiplies_is_named_with_its_line(found_in, target):
+    code = """
+    def f(x, w):
+        logits = (x @ w) / np.float32(22.6)
+        weights = jax.nn.softmax(logits)
+        return weights @ w
+
+    square = shape(512, 512, dtype="bfloat16")
+    step = Step(f, (square, square))
+    """
+    (finding,) = found_in("HS401", code, target)
+    (note,) = [note for note in finding.notes if note.startswith("on the way to it")]
+    assert "bf16 became f32 at train.py:" in note
+    assert note.endswith("where it meets a number 22.6")
+    named = int(note.split("train.py:")[1].split(",")[0])
+    assert named == finding.site.line - 2
+
+
+def test_a_product_behind_another_one_does_not_name_its_promotions(found_in):
+    code = """
+    def f(x, w, v):
+        h = ((x @ w) * np.float32(3)) @ v
+        h = h @ v
+        return h.astype(jnp.bfloat16) @ w
+
+    narrow, wide = shape(256, 256, dtype="bfloat16"), shape(256, 256)
+    step = Step(f, (narrow, narrow, wide))
+    """
+    found = found_in("HS401", code)
+    named = [any("on the way" in note for note in f.notes) for f in found]
+    assert named == [True, False]

@@ -153,3 +153,28 @@ def test_masks_of_arange_are_quiet_in_a_whole_capture(found_in):
     """
     for rule in ("HS301", "HS302", "HS303"):
         assert found_in(rule, code) == ()
+
+
+def test_an_array_in_a_flax_variable_is_called_by_the_variable(found_in):
+    code = """
+    from flax import nnx
+
+    class Layer(nnx.Module):
+        def __init__(self):
+            self.bias = nnx.Param(jnp.asarray(np.random.default_rng(0).normal(size=(1024, 512))))
+
+    layer = Layer()
+    step = Step(lambda x: x + layer.bias[...], (shape(1024, 512),))
+    """
+    (finding,) = found_in("HS301", code)
+    assert finding.message == "layer.bias (f32[1024,512]) is baked into the executable"
+
+
+def test_a_mask_made_by_numpy_is_real_data(found_in):
+    code = """
+    SEEN = np.tril(np.ones((2048, 2048), bool))
+    step = Step(lambda x: jnp.where(SEEN, x, 0), (shape(2048, 2048),))
+    """
+    (finding,) = found_in("HS301", code)
+    assert finding.message == "SEEN (pred[2048,2048]) is baked into the executable"
+    assert finding.cost.value == 4 * MEBIBYTE

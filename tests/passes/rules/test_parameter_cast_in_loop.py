@@ -71,3 +71,27 @@ def test_a_gathered_shard_that_is_converted_once_is_left_alone(found_in):
         return Step(f, (shape(1024, 512, sharding=rows), x))
     """
     assert found_in("HS403", code, "cpu:4", Limits(traffic_share=0.0)) == ()
+
+
+REMAT = """
+def f(layers, x):
+    def layer(h, w):
+        return jnp.tanh(h @ w.astype(jnp.bfloat16)), None
+    h, _ = jax.lax.scan({layer}, x, layers)
+    return jnp.sum(h.astype(jnp.float32))
+
+step = Step(jax.grad(f), (shape(4, 512, 512), shape(64, 512, dtype="bfloat16")))
+"""
+
+
+def test_a_checkpoint_that_converts_again_is_found_with_what_the_remedy_keeps_alive(found_in):
+    code = REMAT.format(layer="jax.checkpoint(layer)")
+    (finding,) = found_in("HS403", code, "h100", Limits(traffic_share=0.0))
+    assert "layers: converted 2 times" in finding.notes
+    assert any("stays in memory until the backward pass" in note for note in finding.notes)
+
+
+@pytest.mark.parametrize("target", ["cpu", "h100"])
+def test_a_gradient_that_keeps_the_converted_layers_is_left_alone(found_in, target):
+    code = REMAT.format(layer="layer")
+    assert found_in("HS403", code, target, Limits(traffic_share=0.0)) == ()

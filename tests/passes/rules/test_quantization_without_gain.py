@@ -42,6 +42,104 @@ def test_products_of_bytes_without_conversions_are_left_alone(found_in, target):
     assert found_in("HS406", REAL, target, Limits(traffic_share=0.0)) == ()
 
 
+SCALED = """
+def f(x, w, scale):
+    q = jnp.clip(x / scale, -448, 448).astype(jnp.float8_e4m3fn)
+    return jax.lax.dot(q, w, preferred_element_type=jnp.float32) * scale
+
+step = Step(f, (shape(2048, 2048, dtype="bfloat16"),
+                shape(2048, 2048, dtype="float8_e4m3fn"), shape()))
+"""
+INTEGERS = """
+def f(x, w):
+    scale = jnp.max(jnp.abs(x), axis=1, keepdims=True) / 127
+    q = jnp.round(x / scale).astype(jnp.int8)
+    y = jax.lax.dot(q, w, preferred_element_type=jnp.int32)
+    return y.astype(jnp.bfloat16) * scale
+
+step = Step(f, (shape(2048, 2048, dtype="bfloat16"), shape(2048, 2048, dtype="int8")))
+"""
+WEIGHTS = """
+def f(x, w, scale):
+    return x @ (w.astype(jnp.bfloat16) * scale)
+
+step = Step(f, (shape(16, 2048, dtype="bfloat16"), shape(2048, 2048, dtype="int8"),
+                shape(1, 2048, dtype="bfloat16")))
+"""
+
+
+def test_operands_that_xla_widens_for_a_cpu_are_a_note_that_says_so(found_in):
+    (finding,) = found_in("HS406", SCALED)
+    assert finding.severity is Severity.NOTE
+    assert any("XLA widened them for this device" in note for note in finding.notes)
+    assert finding.fix.startswith("Compile for the chip")
+
+
+@pytest.mark.parametrize("code", [SCALED, INTEGERS])
+def test_a_chip_that_multiplies_them_in_eight_bits_gains(found_in, code):
+    assert found_in("HS406", code, "h100") == ()
+
+
+def test_integers_on_a_tpu_gain(found_in):
+    assert found_in("HS406", INTEGERS, "v5e") == ()
+
+
+def test_weights_that_a_launch_of_its_own_widens_gain_nothing(found_in):
+    (finding,) = found_in("HS406", WEIGHTS, "h100")
+    # Read in one byte an element, written scaled in two.
+    assert finding.cost.value == 2048 * 2048 * (1 + 2)
+    assert finding.severity is not Severity.NOTE
+    assert finding.fix.startswith("Multiply the quantized operands themselves")
+
+
+def test_a_cache_that_is_widened_where_it_is_summed_up_saves_traffic(found_in):
+    code = """
+    def f(q, cache, scale):
+        return jnp.einsum("bhd,bkhd->bhk", q, cache.astype(jnp.bfloat16) * scale)
+
+    step = Step(f, (shape(8, 16, 128, dtype="bfloat16"), shape(8, 256, 16, 128, dtype="int8"),
+                    shape(8, 256, 16, 1, dtype="bfloat16")))
+    """
+    assert found_in("HS406", code, "h100", Limits(traffic_share=0.0)) == ()
+
+
+def test_optimizer_state_that_is_kept_in_eight_bits_saves_memory(found_in):
+    code = """
+    def f(w, m8, scale, x):
+        g = jax.grad(lambda w: ((x @ w) ** 2).mean())(w)
+        m = 0.9 * (m8.astype(jnp.float32) * scale) + 0.1 * g
+        scale = jnp.max(jnp.abs(m)) / 127
+        return w - 1e-3 * m, jnp.round(m / scale).astype(jnp.int8), scale
+
+    step = Step(f, (shape(512, 512), shape(512, 512, dtype="int8"), shape(), shape(8, 512)))
+    """
+    for target in ("cpu", "h100"):
+        assert found_in("HS406", code, target, Limits(traffic_share=0.0)) == ()
+
+
+def test_gradients_that_devices_exchange_in_eight_bits_save_bytes_on_the_wire(found_in):
+    code = """
+    def step(devices):
+        mesh = Mesh(np.array(devices), ("data",))
+
+        def local(w, x):
+            g = jax.grad(lambda w: ((x @ w) ** 2).mean())(w)
+            q = jax.lax.all_gather(jnp.round(g * 100).astype(jnp.int8), "data")
+            return w - q.astype(jnp.float32).sum(0)
+
+        f = jax.shard_map(local, mesh=mesh, in_specs=(P(), P("data")), out_specs=P(),
+                          check_vma=False)
+        rows = NamedSharding(mesh, P("data"))
+        return Step(f, (shape(512, 512, sharding=NamedSharding(mesh, P())),
+                        shape(32, 512, sharding=rows)))
+    """
+    assert found_in("HS406", code, "cpu:4", Limits(traffic_share=0.0)) == ()
+
+
+def test_weights_that_a_tpu_widens_inside_its_product_are_left_alone(found_in):
+    assert found_in("HS406", WEIGHTS, "v5e") == ()
+
+
 def test_pixels_are_not_taken_for_quantized_numbers(found_in):
     assert found_in("HS406", PIXELS, limits=Limits(traffic_share=0.0)) == ()
 
