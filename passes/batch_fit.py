@@ -10,6 +10,7 @@ from hloscope.ir import Module, Signature
 from hloscope.ir.signature import Role
 from hloscope.passes.buffer_kinds import BufferKind
 from hloscope.passes.entry_slots import parameter_slots
+from hloscope.passes.heap_block import HeapBlock, needed_memory
 from hloscope.passes.memory_use import MemoryUse
 from hloscope.pipeline.analyses import analysis
 
@@ -25,8 +26,8 @@ class BatchFit:
     Attributes:
         batch: Size of the batch now, over all devices.
         fixed: Bytes that stay: state, constants, gradients at the peak.
-        growing: Bytes that grow: the batch, all other temporaries, and results
-            that look like no argument.
+        growing: Bytes that grow: the batch, the block of temporaries but for
+            gradients, and results that look like no argument.
         largest: The largest batch that fits; 0 where not even one does.
     """
 
@@ -37,7 +38,9 @@ class BatchFit:
 
 
 @analysis
-def fit_batch(module: Module, signature: Signature, use: MemoryUse, chip: Chip) -> BatchFit:
+def fit_batch(
+    module: Module, signature: Signature, use: MemoryUse, block: HeapBlock | None, chip: Chip
+) -> BatchFit:
     """Solve ``fixed + growing x batch / batch now <= memory of the chip``.
 
     Raises:
@@ -68,8 +71,9 @@ def fit_batch(module: Module, signature: Signature, use: MemoryUse, chip: Chip) 
         if (buffer.shape.dtype, buffer.shape.dimensions) not in known and buffer.shape.dimensions
     )
     gradients = use.of_kind(BufferKind.GRADIENT)
-    growing = use.peak - use.resident - gradients + arrays
-    fixed = use.peak - growing
+    needed = needed_memory(use, block)
+    growing = needed - use.resident - gradients + arrays
+    fixed = needed - growing
     room = chip.memory_bytes - fixed
     largest = max(room * batch // growing, 0) if growing > 0 else batch
     return BatchFit(batch, fixed, growing, largest)

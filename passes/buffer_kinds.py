@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from enum import StrEnum
 
 from hloscope.ir import Instruction
@@ -11,6 +12,7 @@ from hloscope.pipeline.analyses import analysis
 __all__ = ["BufferKind", "BufferKinds", "Phase", "named_origin", "phase_of"]
 
 _ORIGIN_STEPS = 4
+_NAMED = re.compile(r'\bop_name="[^"]')
 _COLLECTIVES = (
     "all-gather",
     "all-reduce",
@@ -59,12 +61,25 @@ def phase_of(op_name: str) -> Phase:
 
 def named_origin(instruction: Instruction) -> Instruction:
     """The instruction, or where it has no op_name the nearest named one that it is made of."""
-    here = instruction
+    return _named_origin(instruction)[0]
+
+
+def _named_origin(instruction: Instruction) -> tuple[Instruction, str]:
+    here, name = instruction, instruction.op_name
     for _ in range(_ORIGIN_STEPS):
-        if here.op_name or not here.operands:
+        if name or not here.operands:
             break
         here = here.operands[0]
-    return here if here.op_name else instruction
+        name = here.op_name
+    return (here, name) if name else (instruction, "")
+
+
+def _phase_of(instruction: Instruction) -> Phase:
+    # Most of what is asked is in neither pass, which takes no reading of the metadata.
+    raw = instruction.attributes.get("metadata", "")
+    if _NAMED.search(raw) and "jvp(" not in raw and "transpose(" not in raw:
+        return Phase.OTHER
+    return phase_of(_named_origin(instruction)[1])
 
 
 class BufferKinds:
@@ -110,7 +125,7 @@ class BufferKinds:
     def _phase(self, instruction: Instruction) -> Phase:
         phase = self._phases.get(instruction)
         if phase is None:
-            phase = self._phases[instruction] = phase_of(named_origin(instruction).op_name)
+            phase = self._phases[instruction] = _phase_of(instruction)
         return phase
 
 

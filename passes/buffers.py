@@ -14,7 +14,12 @@ from dataclasses import dataclass, field
 from hloscope.ir import Computation, Instruction, Shape
 from hloscope.ir.attributes import parse_integers
 from hloscope.passes.memory_spaces import Space, space_of
-from hloscope.passes.operand_reuse import ELEMENTWISE, ElementwiseParameters, may_overwrite
+from hloscope.passes.operand_reuse import (
+    ELEMENTWISE,
+    OVERWRITING,
+    ElementwiseParameters,
+    may_overwrite,
+)
 
 __all__ = ["Buffer", "BufferTable", "Values", "done_of", "tabulate"]
 
@@ -70,8 +75,10 @@ class Buffer:
         if mine is theirs:
             return
         mine.parent = theirs
-        theirs.first = min(theirs.first, mine.first)
-        theirs.last = max(theirs.last, mine.last)
+        if mine.first < theirs.first:
+            theirs.first = mine.first
+        if mine.last > theirs.last:
+            theirs.last = mine.last
         theirs.writers += mine.writers
         theirs.readers += mine.readers
 
@@ -86,12 +93,15 @@ class BufferTable:
         buffers: Every one that was made, joined ones included.
         passed: For each array of the root that is a parameter's, which one:
             the number of the parameter and the place among its arrays.
+        carried: What a loop's body hands to its next run: the place of what it
+            was given, the last use of that, and the new array.
     """
 
     computation: Computation
     values: dict[Instruction, Values] = field(default_factory=dict)
     buffers: list[Buffer] = field(default_factory=list)
     passed: dict[int, tuple[int, int]] = field(default_factory=dict)
+    carried: list[tuple[Buffer, int, Buffer]] = field(default_factory=list)
 
     def distinct(self) -> list[Buffer]:
         """Buffers that were joined to no other, in the order of the schedule."""
@@ -127,6 +137,7 @@ class _Tabulation:
         self.on_chip = on_chip
         self.done = done
         self.starts: dict[Instruction, list[int]] = {}
+        self.known: dict[int, tuple[int, Space]] = {}  # by the identity of a shape
 
     def run(self, *, in_place_result: bool) -> BufferTable:
         table, computation = self.table, self.table.computation
@@ -143,6 +154,8 @@ class _Tabulation:
         if in_place_result and computation.parameters:
             carried = [b for p in computation.parameters for b in table.values[p]]
             for result, parameter in zip(results, carried, strict=False):
+                if not result.resolve().external:
+                    table.carried.append((parameter, parameter.last, result.resolve()))
                 result.join(parameter)
         else:
             self.note_passed(results)
@@ -160,15 +173,15 @@ class _Tabulation:
         values = self.table.values
         elementwise = ElementwiseParameters()
         for user in self.table.computation.instructions:
-            if user.opcode != "fusion" and user.opcode not in ELEMENTWISE:
+            if user.opcode not in OVERWRITING:
                 continue
-            for result in values[user]:
+            for place, result in enumerate(values[user]):
                 own = result.instruction is user and result.parent is None
-                if own and id(result) not in returned:
-                    self.reuse_operand(user, result, elementwise)
+                if own and id(result) not in returned and result.space is not Space.ON_CHIP:
+                    self.reuse_operand(user, place, result, elementwise)
 
     def reuse_operand(
-        self, user: Instruction, result: Buffer, elementwise: ElementwiseParameters
+        self, user: Instruction, place: int, result: Buffer, elementwise: ElementwiseParameters
     ) -> None:
         for number, operand in enumerate(user.operands):
             if operand.shape != result.shape or operand.opcode in _LASTING:
@@ -181,7 +194,7 @@ class _Tabulation:
                 and not whole.external
                 and whole.last == user.index
                 and whole.space is result.space
-                and may_overwrite(user, number, elementwise)
+                and may_overwrite(user, number, elementwise, result=place)
             ):
                 result.join(whole)
                 return
@@ -200,22 +213,26 @@ class _Tabulation:
     def use(self, instruction: Instruction, values: Values) -> None:
         """Its operands live until here, and what it defines or updates from here."""
         position = instruction.index
-        end = position
-        for operand in dict.fromkeys(instruction.operands):
-            for buffer in self.table.values.get(operand, ()):
-                whole = buffer.resolve()
-                if whole.last < end:
-                    whole.last = end
+        known = self.table.values
+        operands = instruction.operands
+        for operand in dict.fromkeys(operands) if len(operands) > 1 else operands:
+            for buffer in known.get(operand, ()):
+                whole = buffer if buffer.parent is None else buffer.resolve()
+                if whole.last < position:
+                    whole.last = position
                 if not whole.readers or whole.readers[-1] is not instruction:
                     whole.readers.append(instruction)
         for buffer in values:
-            whole = buffer.resolve()
-            whole.last = max(whole.last, position)
+            whole = buffer if buffer.parent is None else buffer.resolve()
+            if whole.last < position:
+                whole.last = position
             if not whole.writers or whole.writers[-1] is not instruction:
                 whole.writers.append(instruction)
 
     def values_of(self, instruction: Instruction) -> Values:
         opcode = instruction.opcode
+        if opcode in ELEMENTWISE and not instruction.shape.is_tuple:
+            return (self.new(instruction, instruction.shape),)
         values, operands = self.table.values, instruction.operands
         if opcode == "tuple":
             return tuple(buffer for operand in operands for buffer in values.get(operand, ()))
@@ -265,18 +282,13 @@ class _Tabulation:
         return self.made(instruction, {})
 
     def new(self, instruction: Instruction, shape: Shape) -> Buffer:
+        known = self.known.get(id(shape))
+        if known is None:
+            known = (shape.padded_bytes, space_of(shape, on_chip=self.on_chip))
+            self.known[id(shape)] = known
         position = instruction.index
         external = instruction.opcode == "parameter"
-        first = 0 if external else position
-        buffer = Buffer(
-            instruction,
-            shape,
-            shape.padded_bytes,
-            space_of(shape, on_chip=self.on_chip),
-            external,
-            first,
-            position,
-        )
+        buffer = Buffer(instruction, shape, *known, external, 0 if external else position, position)
         self.table.buffers.append(buffer)
         return buffer
 

@@ -16,10 +16,13 @@ from hloscope.errors import Unavailable
 from hloscope.ir import Computation, Module, Shape
 from hloscope.passes.buffers import Buffer, BufferTable, done_of, tabulate
 from hloscope.passes.call_graph import Call, CallGraph, CallKind
+from hloscope.passes.loop_holes import Hole, find_holes
 from hloscope.passes.memory_spaces import Space, has_on_chip_memory
+from hloscope.passes.paused_collection import paused_collection
+from hloscope.passes.result_memory import FreeMemory, lend_holes, lend_memory, until_written
 from hloscope.pipeline.analyses import analysis
 
-__all__ = ["Frame", "LiveRanges", "Profile", "find_live_ranges"]
+__all__ = ["Frame", "LiveRanges", "Profile", "find_live_ranges", "first_position"]
 
 _LAUNCHING = frozenset((CallKind.ONCE, CallKind.BODY, CallKind.CONDITION, CallKind.BRANCH))
 
@@ -47,14 +50,19 @@ class Frame:
         computation: Which.
         buffers: Those that it holds itself; what its caller holds is left out.
         profiles: Bytes of temporaries by the memory that they lie in.
-        calls: Computations that run at a position: at most one of each group at
-            a time, the largest counts.
+        calls: Computations that run at a position, one after the other or one of
+            them: the largest counts.
+        beside: Computations that run beside this one, from their start to their end.
+        holes: When memory that a temporary of a caller carries through this
+            computation holds nothing; taken off the profiles.
     """
 
     computation: Computation
     buffers: tuple[Buffer, ...]
     profiles: Mapping[Space, Profile]
     calls: Mapping[int, tuple[Frame, ...]]
+    beside: tuple[tuple[int, int, Frame], ...] = ()
+    holes: tuple[Hole, ...] = ()
 
     def peak(self, space: Space) -> int:
         """Bytes of temporaries at the peak."""
@@ -73,6 +81,7 @@ class LiveRanges:
 
     Attributes:
         entry: The entry's frame; parameters, results and constants are in none.
+        frames: Every computation that runs, callees first, the entry last.
         table: Which buffer each array of the entry lies in.
         parameters: The arguments' buffers, which live throughout.
         outputs: Results that lie in no argument's buffer. They are allocated
@@ -82,6 +91,7 @@ class LiveRanges:
     """
 
     entry: Frame
+    frames: tuple[Frame, ...]
     table: BufferTable
     parameters: tuple[Buffer, ...]
     outputs: tuple[Buffer, ...]
@@ -99,25 +109,41 @@ class LiveRanges:
             space: Which memory.
             at: The position; by default that of the peak.
         """
+        stack = list(self.stack(space, at))
+        for frame, where in tuple(stack):
+            for first, last, other in frame.beside:
+                if first <= where <= last:
+                    stack += _stack(other, space, None)
+        empty = {
+            id(hole.holder)
+            for frame, where in stack
+            for hole in frame.holes
+            if hole.first <= where <= hole.last
+        }
         return tuple(
             buffer
-            for frame, where in self.stack(space, at)
+            for frame, where in stack
             for buffer in frame.buffers
-            if buffer.space is space and _first(buffer) <= where <= buffer.last
+            if buffer.space is space
+            and first_position(buffer) <= where <= buffer.last
+            and id(buffer) not in empty
         )
 
     def stack(
         self, space: Space = Space.DEVICE, at: int | None = None
     ) -> tuple[tuple[Frame, int], ...]:
         """Frames from the entry down, and the position that each has reached."""
-        found: list[tuple[Frame, int]] = []
-        frame: Frame | None = self.entry
-        while frame is not None:
-            profile = frame.profiles.get(space)
-            position = at if at is not None and not found else profile.at if profile else 0
-            found.append((frame, position))
-            frame = frame.callee_at(position, space)
-        return tuple(found)
+        return tuple(_stack(self.entry, space, at))
+
+
+def _stack(frame: Frame | None, space: Space, at: int | None) -> list[tuple[Frame, int]]:
+    found: list[tuple[Frame, int]] = []
+    while frame is not None:
+        profile = frame.profiles.get(space)
+        position = at if at is not None and not found else profile.at if profile else 0
+        found.append((frame, position))
+        frame = frame.callee_at(position, space)
+    return found
 
 
 @analysis
@@ -129,10 +155,13 @@ def find_live_ranges(module: Module, graph: CallGraph) -> LiveRanges:
     """
     if not module.is_scheduled:
         raise Unavailable("the module is not scheduled, so nothing says what lives when")
+    with paused_collection():
+        return _lay_out(module, graph)
+
+
+def _lay_out(module: Module, graph: CallGraph) -> LiveRanges:
     on_chip = has_on_chip_memory(module)
     tables: dict[Computation, BufferTable] = {}
-    frames: dict[Computation, Frame] = {}
-    constants: list[Buffer] = []
     for computation in graph.order:
         calls = [call for call in graph.callers.get(computation, ()) if _launches(call)]
         if not calls and computation is not module.entry:
@@ -146,22 +175,71 @@ def find_live_ranges(module: Module, graph: CallGraph) -> LiveRanges:
         if any(call.caller.opcode.startswith("async-") for call in calls):
             for buffer in table.values[computation.root]:
                 buffer.resolve().external = True  # its start holds it until the end
-        constants += [b for b in table.distinct() if b.instruction.opcode == "constant"]
         if computation is module.entry:
-            aliased = _join_results(module, table)
-            outputs = _outputs(table)
-            frame = _frame(table, graph, frames, frozenset(map(id, outputs)))
-            return LiveRanges(frame, table, _parameters(table), outputs, tuple(constants), aliased)
-        frames[computation] = _frame(table, graph, frames, frozenset())
-    raise Unavailable("the module has no entry")
+            break
+    else:
+        raise Unavailable("the module has no entry")
+    places, aliased = _join_results(module, table)
+    outputs = _outputs(table)
+    places += [until_written(output) for output in outputs]
+    results = frozenset(map(id, outputs))
+    _place_results_of_calls(tables, graph, results)
+    lent = lend_memory(tables, graph, places, results)
+    holes = find_holes(tables, graph, results | lent)
+    lend_holes(tables, holes, results)
+    in_temporaries: dict[Computation, tuple[Hole, ...]] = {}
+    for hole in holes:
+        if hole.holder is not None:
+            in_temporaries[hole.body] = (*in_temporaries.get(hole.body, ()), hole)
+    frames: dict[Computation, Frame] = {}
+    for computation, table in tables.items():
+        frames[computation] = _frame(
+            table, graph, frames, results, in_temporaries.get(computation, ())
+        )
+    return LiveRanges(
+        frames[module.entry],
+        tuple(frames.values()),
+        table,
+        _parameters(table),
+        outputs,
+        tuple(
+            buffer
+            for each in tables.values()
+            for buffer in each.distinct()
+            if buffer.instruction.opcode == "constant"
+        ),
+        aliased,
+    )
+
+
+def _place_results_of_calls(
+    tables: Mapping[Computation, BufferTable], graph: CallGraph, results: frozenset[int]
+) -> None:
+    """What a callee returns lies where its caller's result lies, callers first."""
+    for computation in reversed(list(tables)):
+        values = tables[computation].values
+        for call in graph.calls[computation]:
+            callee = tables.get(call.callee)
+            if callee is None or call.caller.opcode not in ("call", "conditional"):
+                continue
+            inside = callee.values[callee.computation.root]
+            for mine, theirs in zip(values.get(call.caller, ()), inside, strict=False):
+                whole = mine.resolve()
+                if whole.external or id(whole) in results:
+                    theirs.resolve().external = True
 
 
 def _launches(call: Call) -> bool:
     return call.kind in _LAUNCHING and call.caller.opcode != "fusion"
 
 
-def _join_results(module: Module, table: BufferTable) -> int:
-    """Make aliased results their parameter's memory; gives their bytes."""
+def _join_results(module: Module, table: BufferTable) -> tuple[list[FreeMemory], int]:
+    """Make aliased results their parameter's memory.
+
+    Returns:
+        What is free of that memory between the argument and the result, and the
+        bytes of the results.
+    """
     results = dict(
         zip(_indices(module.entry.root.shape), table.values[module.entry.root], strict=False)
     )
@@ -171,6 +249,7 @@ def _join_results(module: Module, table: BufferTable) -> int:
         for index, buffer in zip(_indices(parameter.shape), table.values[parameter], strict=False)
     }
     total = 0
+    places: list[FreeMemory] = []
     for alias in module.input_output_alias:
         result = results.get(alias.output_index)
         parameter = held.get((alias.parameter, alias.parameter_index))
@@ -178,8 +257,9 @@ def _join_results(module: Module, table: BufferTable) -> int:
             continue
         total += parameter.size
         if result.resolve().instruction.opcode not in ("parameter", "constant"):
+            places.append(until_written(result.resolve(), parameter))
             result.join(parameter)
-    return total
+    return places, total
 
 
 def _indices(shape: Shape, index: tuple[int, ...] = ()) -> list[tuple[int, ...]]:
@@ -203,7 +283,7 @@ def _outputs(table: BufferTable) -> tuple[Buffer, ...]:
     return tuple(found.values())
 
 
-def _first(buffer: Buffer) -> int:
+def first_position(buffer: Buffer) -> int:
     """What a called computation returns is its own until it ends, then the caller's."""
     return buffer.first + (buffer.instruction.opcode in ("call", "conditional"))
 
@@ -213,6 +293,7 @@ def _frame(
     graph: CallGraph,
     frames: Mapping[Computation, Frame],
     elsewhere: frozenset[int],
+    holes: tuple[Hole, ...],
 ) -> Frame:
     length = len(table.computation.instructions) + 2
     buffers = tuple(
@@ -234,35 +315,41 @@ def _frame(
 
     for buffer in buffers:
         last = min(buffer.last, length - 2)
-        add(buffer.space, min(_first(buffer), last), last, buffer.size)
-    calls = _calls(table.computation, graph, frames)
-    for position, running in calls.items():
-        for space in Space:
-            most = max((frame.peak(space) for frame in running), default=0)
+        add(buffer.space, min(first_position(buffer), last), last, buffer.size)
+    for hole in holes:
+        add(hole.new.space, hole.first, hole.last, -hole.new.size)
+    calls, beside = _calls(table.computation, graph, frames)
+    for space in Space:
+        for position, running in calls.items():
+            most = max(frame.peak(space) for frame in running)
             if most:
                 add(space, position, position, most)
+        for first, last, frame in beside:
+            if frame.peak(space):
+                add(space, first, last, frame.peak(space))
     profiles = {}
     for space, step in steps.items():
         live = list(accumulate(step))[: length - 1]
         peak = max(live)
         profiles[space] = Profile(live, peak, live.index(peak))
-    return Frame(table.computation, buffers, profiles, calls)
+    return Frame(table.computation, buffers, profiles, calls, beside, holes)
 
 
 def _calls(
     computation: Computation, graph: CallGraph, frames: Mapping[Computation, Frame]
-) -> dict[int, tuple[Frame, ...]]:
-    """Frames of what runs at each position; an asynchronous call runs until its end."""
+) -> tuple[dict[int, tuple[Frame, ...]], tuple[tuple[int, int, Frame], ...]]:
+    """Frames of what runs at each position, and of what runs beside from start to end."""
     found: dict[int, tuple[Frame, ...]] = {}
+    beside = []
     ends = None
     for call in graph.calls[computation]:
         frame = frames.get(call.callee)
         if frame is None or not _launches(call) or not frame.profiles:
             continue
-        first = last = call.caller.index
+        position = call.caller.index
         if call.caller.opcode.startswith("async-"):
             ends = ends or done_of(computation)
-            last = max(first, ends(call.caller))
-        for position in range(first, last + 1):
+            beside.append((position, max(position, ends(call.caller)), frame))
+        else:
             found[position] = (*found.get(position, ()), frame)
-    return found
+    return found, tuple(beside)

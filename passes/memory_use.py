@@ -5,21 +5,21 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 
+from hloscope.chips import Chip
 from hloscope.ir import Instruction, Module, Shape
 from hloscope.passes.assigned_memory import AssignedMemory
 from hloscope.passes.buffer_kinds import BufferKind, BufferKinds, named_origin
 from hloscope.passes.buffers import Buffer
 from hloscope.passes.live_ranges import LiveRanges
 from hloscope.passes.memory_spaces import Space, has_on_chip_memory
+from hloscope.passes.paused_collection import paused_collection
+from hloscope.passes.pointer_tables import table_bytes
 from hloscope.pipeline.analyses import analysis
 from hloscope.pipeline.findings import Basis
 
 __all__ = ["LIVE_RANGES", "HeldBuffer", "MemoryUse", "measure_memory"]
 
 LIVE_RANGES = "live ranges over the schedule"
-_POINTER = 8
-_TPU_POINTER = 4
-_TPU_TABLE = 512  # what it is a multiple of
 
 
 @dataclass(frozen=True, slots=True)
@@ -85,13 +85,14 @@ class MemoryUse:
         return self.resident + self.temporaries.get(Space.DEVICE, 0)
 
     @property
-    def compared_temporaries(self) -> int:
-        """Temporaries of the memory that holds most of them.
+    def peak_of_any(self) -> int:
+        """The peak if the memory that holds most temporaries is counted, in or off the chip.
 
-        That is what XLA's own single figure was observed to speak of: device
-        memory, and on TPUs vector memory where a program fits into it.
+        XLA's own single figure speaks of that one: of vector memory where a TPU
+        program keeps next to nothing outside it.
         """
-        return max(self.temporaries.get(space, 0) for space in (Space.DEVICE, Space.ON_CHIP))
+        spaces = (Space.DEVICE, Space.ON_CHIP)
+        return self.resident + max(self.temporaries.get(space, 0) for space in spaces)
 
     def of_kind(self, kind: BufferKind) -> int:
         """Bytes of one kind at the peak."""
@@ -100,7 +101,11 @@ class MemoryUse:
 
 @analysis
 def measure_memory(
-    module: Module, ranges: LiveRanges, kinds: BufferKinds, assigned: AssignedMemory | None
+    module: Module,
+    ranges: LiveRanges,
+    kinds: BufferKinds,
+    assigned: AssignedMemory | None,
+    chip: Chip | None,
 ) -> MemoryUse:
     """Take XLA's buffer assignment where the module carries it, else the live ranges.
 
@@ -113,7 +118,9 @@ def measure_memory(
         for frame, position in stack
         if position < len(frame.computation.instructions)
     )
-    resident = _resident(ranges)
+    with paused_collection():
+        resident = _resident(ranges)
+        modelled = _temporaries(ranges, kinds)
     if assigned is not None:
         temporaries = [
             _held(
@@ -125,7 +132,7 @@ def measure_memory(
             )
             for buffer in assigned.alive
             if buffer.instruction is not None and not buffer.memory_space
-        ] or _temporaries(ranges, kinds)
+        ] or modelled
         return MemoryUse(
             assigned.arguments,
             assigned.outputs,
@@ -140,13 +147,13 @@ def measure_memory(
         )
     return MemoryUse(
         _device(ranges.parameters),
-        _device(ranges.outputs) + _pointer_table(module),
+        _device(ranges.outputs) + _pointer_table(module, chip),
         ranges.aliased_bytes,
         _device(ranges.constants),
         {space: profile.peak for space, profile in ranges.entry.profiles.items()},
         Basis.MODELLED,
         LIVE_RANGES,
-        _sorted(resident, _temporaries(ranges, kinds)),
+        _sorted(resident, modelled),
         under,
         ranges,
     )
@@ -156,14 +163,12 @@ def _device(buffers: tuple[Buffer, ...]) -> int:
     return sum(buffer.size for buffer in buffers if buffer.space is Space.DEVICE)
 
 
-def _pointer_table(module: Module) -> int:
+def _pointer_table(module: Module, chip: Chip | None) -> int:
     """Bytes of the table that a program with several results returns."""
     shape = module.entry.root.shape
     if not shape.is_tuple:
         return 0
-    if has_on_chip_memory(module):
-        return -(-_TPU_POINTER * len(shape.elements) // _TPU_TABLE) * _TPU_TABLE
-    return _POINTER * len(shape.elements)
+    return table_bytes(len(shape.elements), tpu=has_on_chip_memory(module), chip=chip)
 
 
 def _resident(ranges: LiveRanges) -> list[HeldBuffer]:

@@ -1,7 +1,8 @@
 """Results that may be written where an operand lies that nothing reads afterwards.
 
 XLA's heap simulation lets an elementwise operation overwrite its operand as it
-goes, if both have the same shape and layout and the operand is defined by the
+goes (``HloDataflowAnalysis::CanShareOperandBufferWithUser``; a sort its keys and
+values as well), if both have the same shape and layout and the operand is defined by the
 instruction that is named: behind a bitcast or an element of a tuple it is not.
 """
 
@@ -9,7 +10,7 @@ from __future__ import annotations
 
 from hloscope.ir import Computation, Instruction
 
-__all__ = ["ELEMENTWISE", "ElementwiseParameters", "may_overwrite"]
+__all__ = ["ELEMENTWISE", "OVERWRITING", "ElementwiseParameters", "may_overwrite"]
 
 ELEMENTWISE = frozenset(
     """
@@ -20,6 +21,10 @@ ELEMENTWISE = frozenset(
     sine sqrt subtract tan tanh xor
     """.split()  # noqa: SIM905
 )
+
+
+OVERWRITING = ELEMENTWISE | {"fusion", "sort", "triangular-solve"}
+"""What may write a result where an operand lies."""
 
 
 class ElementwiseParameters:
@@ -36,8 +41,21 @@ class ElementwiseParameters:
         return number < len(found) and found[number]
 
 
-def may_overwrite(user: Instruction, operand: int, parameters: ElementwiseParameters) -> bool:
-    """Whether a result of ``user`` can be written over the operand of that number."""
+def may_overwrite(
+    user: Instruction, operand: int, parameters: ElementwiseParameters, *, result: int = 0
+) -> bool:
+    """Whether a result of ``user`` can be written over the operand of that number.
+
+    Args:
+        user: Reads the operand for the last time.
+        operand: Its number.
+        parameters: What is known of fusions.
+        result: The place of the result among the results.
+    """
+    if user.opcode == "sort":
+        return operand == result
+    if user.opcode == "triangular-solve":
+        return operand == 1
     if user.opcode == "fusion":
         body = user.callee("calls")
         return body is not None and parameters(body, operand)

@@ -80,6 +80,7 @@ def frames_of(entry: Frame) -> Iterator[Frame]:
         seen.add(id(frame))
         yield frame
         pending += [callee for running in frame.calls.values() for callee in running]
+        pending += [callee for _, _, callee in frame.beside]
 
 
 def _origin(buffer: Buffer) -> Instruction:

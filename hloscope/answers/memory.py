@@ -10,6 +10,7 @@ from hloscope.chips import Chip
 from hloscope.errors import Unavailable, UsageError
 from hloscope.passes.batch_fit import LINEAR, BatchFit
 from hloscope.passes.buffer_kinds import BufferKind, BufferKinds, named_origin
+from hloscope.passes.heap_block import HeapBlock, needed_memory
 from hloscope.passes.live_ranges import LiveRanges
 from hloscope.passes.memory_spaces import Space
 from hloscope.passes.memory_use import HeldBuffer, MemoryUse
@@ -29,6 +30,8 @@ AT_PEAK = "peak"
 """The moment that is shown unless asked otherwise."""
 
 T = TypeVar("T")
+
+_Row = tuple[str | Quantity, str | Quantity, str | Quantity, str | Quantity, str | Quantity]
 
 _SHOWN_SCOPES = 12
 _SCOPE_DEPTH = 2
@@ -55,10 +58,11 @@ def report_memory(
     chip = _optional(session, Chip)
     xla = _optional(session, XlaMemory)
     fit = _optional(session, BatchFit)
+    block = _optional(session, HeapBlock) if use.basis is not Basis.EXACT else None
     moment = _Moment.of(use, session.get(BufferKinds), at)
-    tables = [_totals(use, xla)]
+    tables = [_totals(use, block, xla)]
     if chip is not None and chip.memory_bytes is not None:
-        tables.append(_fit(use, chip.memory_bytes, fit))
+        tables.append(_fit(use, block, chip.memory_bytes, fit))
     tables += [_kinds(moment), _buffers(moment, top)]
     residuals = session.get(Residuals)
     if residuals.residuals:
@@ -72,8 +76,8 @@ def report_memory(
         subject=subject.name,
         header=header,
         tables=tuple(tables),
-        summary=_summary(use, chip),
-        notes=tuple(_notes(session, use, chip, xla)),
+        summary=_summary(use, block, chip),
+        notes=tuple(_notes(session, use, block, chip, xla)),
     )
 
 
@@ -126,12 +130,20 @@ def _counted(name: str, value: int) -> Quantity:
     return Quantity(name, value, Unit.BYTES)
 
 
-def _totals(use: MemoryUse, xla: XlaMemory | None) -> Table:
+def _needed(use: MemoryUse, block: HeapBlock | None, name: str, value: int) -> Quantity:
+    """A figure that stands on the block where there is one."""
+    if block is None:
+        return _bytes(name, value, use)
+    return Quantity(name, value, Unit.BYTES, Basis.MODELLED, block.model)
+
+
+def _totals(use: MemoryUse, block: HeapBlock | None, xla: XlaMemory | None) -> Table:
     """What the program takes, beside what XLA says of the same executable."""
     values: Mapping[str, int] = xla.values if xla is not None else {}
     outputs = None
     if "output_size_in_bytes" in values and "alias_size_in_bytes" in values:
         outputs = values["output_size_in_bytes"] - values["alias_size_in_bytes"]
+    temporaries = values.get("temp_size_in_bytes")
     rows = [
         _against(
             _counted("arguments", use.arguments), values.get("argument_size_in_bytes"), "all inputs"
@@ -139,17 +151,25 @@ def _totals(use: MemoryUse, xla: XlaMemory | None) -> Table:
         _against(_counted("results apart", use.outputs), outputs, "in no argument's memory"),
         _against(_counted("constants", use.constants), None, "in the executable"),
         _against(
-            _bytes("temporaries", use.compared_temporaries, use),
-            values.get("temp_size_in_bytes"),
-            "alive at once, at most",
+            _bytes("temporaries", use.temporaries.get(Space.DEVICE, 0), use),
+            temporaries if use.basis is Basis.EXACT else None,
+            "alive at once, at most" if use.basis is not Basis.EXACT else "the block they lie in",
         ),
-        _against(_bytes("peak", use.peak, use), _xla_peak(use, values), "all of these"),
+    ]
+    if block is not None:
+        rows += _block_rows(use, block, temporaries)
+    whole = "what lives at once" if block is not None else "all of these"
+    rows.append(_against(_bytes("peak", use.peak, use), _xla_peak(use, values), whole))
+    if block is not None:
+        allocated = _needed(use, block, "allocated", needed_memory(use, block))
+        rows.append(_against(allocated, None, "what the device has to give"))
+    rows.append(
         _against(
             _counted("results in place", use.aliased),
             values.get("alias_size_in_bytes"),
             "take over an argument's memory",
-        ),
-    ]
+        )
+    )
     for space, what in ((Space.ON_CHIP, "inside the core"), (Space.HOST, "pinned host memory")):
         size = use.temporaries.get(space, 0)
         if size:
@@ -168,17 +188,29 @@ def _totals(use: MemoryUse, xla: XlaMemory | None) -> Table:
     )
 
 
+def _block_rows(use: MemoryUse, block: HeapBlock, temporaries: int | None) -> list[_Row]:
+    gaps = _needed(use, block, "gaps between them", block.gaps)
+    whole = _needed(use, block, "block of both", block.size)
+    rows = [_against(gaps, None, f"offsets are multiples of {units.byte_size(block.alignment)}")]
+    if block.reported == block.size:
+        return [*rows, _against(whole, temporaries, "one allocation")]
+    counted = _needed(use, block, "as XLA counts it", block.reported)
+    return [
+        *rows,
+        _against(whole, None, "one allocation"),
+        _against(counted, temporaries, "the block with the gaps twice"),
+    ]
+
+
 def _xla_peak(use: MemoryUse, values: Mapping[str, int]) -> int | None:
-    """XLA's peak where it holds the temporaries; a CPU's leaves them out."""
+    """XLA's peak where it holds the temporaries of the device; a CPU's leaves them out."""
     peak = values.get("peak_memory_in_bytes")
-    if not peak or peak < use.arguments + values.get("temp_size_in_bytes", 0) // 2:
+    if not peak or peak < use.arguments + use.temporaries.get(Space.DEVICE, 0) // 2:
         return None
-    return peak
+    return peak if use.peak == use.peak_of_any else None
 
 
-def _against(
-    mine: Quantity, theirs: int | None, what: str
-) -> tuple[str | Quantity, str | Quantity, str | Quantity, str | Quantity, str | Quantity]:
+def _against(mine: Quantity, theirs: int | None, what: str) -> _Row:
     if theirs is None or mine.value is None:
         return mine.name, mine, "-", "-", what
     off: str | Quantity = "-"
@@ -187,7 +219,8 @@ def _against(
     return mine.name, mine, Quantity(_XLA, theirs, Unit.BYTES), off, what
 
 
-def _fit(use: MemoryUse, memory: int, fit: BatchFit | None) -> Table:
+def _fit(use: MemoryUse, block: HeapBlock | None, memory: int, fit: BatchFit | None) -> Table:
+    needed = needed_memory(use, block)
     rows: list[tuple[str | Quantity, ...]] = [
         ("memory of the chip", _counted("memory of the chip", memory), "as XLA sees it"),
         (
@@ -195,11 +228,15 @@ def _fit(use: MemoryUse, memory: int, fit: BatchFit | None) -> Table:
             _counted("resident", use.resident),
             f"{units.share(use.resident / use.peak)} of the peak" if use.peak else "",
         ),
-        ("peak", _bytes("peak", use.peak, use), f"{units.share(use.peak / memory)} of the chip"),
+        (
+            "allocated",
+            _needed(use, block, "allocated", needed),
+            f"{units.share(needed / memory)} of the chip",
+        ),
         (
             "headroom",
-            _bytes("headroom", memory - use.peak, use),
-            "left over" if memory >= use.peak else "too little: it does not fit",
+            _needed(use, block, "headroom", memory - needed),
+            "left over" if memory >= needed else "too little: it does not fit",
         ),
     ]
     if fit is not None:
@@ -324,7 +361,7 @@ def _residuals(residuals: Residuals) -> Table:
     )
 
 
-def _summary(use: MemoryUse, chip: Chip | None) -> str:
+def _summary(use: MemoryUse, block: HeapBlock | None, chip: Chip | None) -> str:
     under = f" under {use.under[-1].name}" if use.under else ""
     text = (
         f"peak {units.byte_size(use.peak)}{under}: {units.byte_size(use.resident)} resident, "
@@ -332,17 +369,26 @@ def _summary(use: MemoryUse, chip: Chip | None) -> str:
     )
     if chip is None or chip.memory_bytes is None:
         return text
-    room = chip.memory_bytes - use.peak
+    room = chip.memory_bytes - needed_memory(use, block)
     if room < 0:
         return f"{text}; {units.byte_size(-room)} more than {chip.name} has"
     return f"{text}; fits {chip.name} with {units.byte_size(room)} to spare"
 
 
 def _notes(
-    session: Session, use: MemoryUse, chip: Chip | None, xla: XlaMemory | None
+    session: Session,
+    use: MemoryUse,
+    block: HeapBlock | None,
+    chip: Chip | None,
+    xla: XlaMemory | None,
 ) -> Iterator[str]:
     if use.basis is Basis.EXACT:
         yield "read from XLA's buffer assignment, which the module carries"
+    elif block is None:
+        try:
+            session.get(HeapBlock)
+        except Unavailable as missing:
+            yield f"the block that the temporaries lie in is not known: {missing}"
     if chip is None:
         yield "no chip is known to hold it against: give --chip NAME"
     elif chip.memory_bytes is not None:
@@ -352,12 +398,10 @@ def _notes(
             yield f"which batch would fit is not known: {missing}"
     if xla is None:
         yield "nothing to compare with: a bare module comes without a memory analysis"
-    else:
-        yield (
-            "XLA's temporaries are one block: gaps and alignment between buffers are in it, "
-            "and not in the sum of what lives at once"
-        )
-        if xla.values.get("peak_memory_in_bytes") and _xla_peak(use, xla.values) is None:
+    elif xla.values.get("peak_memory_in_bytes") and _xla_peak(use, xla.values) is None:
+        if use.peak != use.peak_of_any:
+            yield "XLA's peak speaks of memory inside the core here, which holds more temporaries"
+        else:
             yield "XLA's peak leaves the temporaries out here, so there is none to compare with"
     if _loops(use.ranges):
         yield "a loop counts with the peak of one run of its body"

@@ -8,21 +8,23 @@ from hloscope import units
 from hloscope.chips import Chip
 from hloscope.errors import Unavailable
 from hloscope.passes.buffer_kinds import BufferKind
+from hloscope.passes.heap_block import HeapBlock, needed_memory
 from hloscope.passes.memory_use import MemoryUse
-from hloscope.pipeline.findings import Category, Finding, Quantity, Severity, Site, Unit
+from hloscope.pipeline.findings import Basis, Category, Finding, Quantity, Severity, Site, Unit
 from hloscope.pipeline.rules import rule
 
 __all__ = ["peak_over_chip"]
 
 
 @rule("HS901", "peak-over-chip", Category.MEMORY)
-def peak_over_chip(use: MemoryUse, chip: Chip) -> Iterator[Finding]:
+def peak_over_chip(use: MemoryUse, block: HeapBlock | None, chip: Chip) -> Iterator[Finding]:
     """Finds a program whose peak is more than the chip's memory.
 
     What it does:
-        Adds arguments, results, constants and the temporaries that live at the
-        same time, over the schedule, and compares the peak with the memory of
-        the chip. It says what the peak is made of. Only a scheduled module can
+        Adds arguments, results, constants and the block that holds the
+        temporaries, which is what lives at the same time and the gaps between,
+        and compares that with the memory of the chip. It says what the peak is
+        made of. Only a scheduled module can
         be looked at, and the chip has to be known.
 
     Why it costs:
@@ -46,9 +48,11 @@ def peak_over_chip(use: MemoryUse, chip: Chip) -> Iterator[Finding]:
     memory = chip.memory_bytes
     if memory is None:
         raise Unavailable(f"the memory of {chip.name} is not known")
-    if use.peak <= memory:
+    needed = needed_memory(use, block)
+    if needed <= memory:
         return
-    over = Quantity("bytes too many", use.peak - memory, Unit.BYTES, use.basis, use.model)
+    model = use.model if block is None or use.basis is Basis.EXACT else block.model
+    over = Quantity("bytes too many", needed - memory, Unit.BYTES, use.basis, model)
     first = use.alive[0] if use.alive else None
     under = use.under[-1] if use.under else None
     location = under.location if under is not None else None
@@ -68,6 +72,7 @@ def peak_over_chip(use: MemoryUse, chip: Chip) -> Iterator[Finding]:
         ),
         evidence=(
             Quantity("peak", use.peak, Unit.BYTES, use.basis, use.model),
+            Quantity("allocated", needed, Unit.BYTES, use.basis, model),
             Quantity("memory of the chip", memory, Unit.BYTES),
             Quantity("resident", use.resident, Unit.BYTES),
             Quantity("saved for backward", saved, Unit.BYTES, use.basis, use.model),

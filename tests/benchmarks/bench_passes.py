@@ -12,9 +12,11 @@ from __future__ import annotations
 import statistics
 import sys
 import time
+from contextlib import suppress
 from pathlib import Path
 
 from hloscope.chips import CHIPS, Chip
+from hloscope.errors import Unavailable
 from hloscope.ir import parse_text
 from hloscope.passes.aliasing import Aliasing
 from hloscope.passes.collective_dtypes import CollectiveDtypes
@@ -24,10 +26,14 @@ from hloscope.passes.converts import Converts
 from hloscope.passes.dtype_products import DtypeProducts
 from hloscope.passes.flops.elementwise import ElementwiseLedger
 from hloscope.passes.flops.ledger import FlopLedger
+from hloscope.passes.heap_block import HeapBlock
+from hloscope.passes.live_ranges import LiveRanges
+from hloscope.passes.memory_use import MemoryUse
 from hloscope.passes.narrow_reductions import NarrowReductions
 from hloscope.passes.parameter_casts import ParameterCasts
 from hloscope.passes.promotions import Promotions
 from hloscope.passes.quantization import Quantization
+from hloscope.passes.residuals import Residuals
 from hloscope.passes.roofline import Roofline
 from hloscope.passes.round_trips import RoundTrips
 from hloscope.passes.traffic import Traffic
@@ -58,6 +64,9 @@ ASKED = (
         ),
     ),
     ("work", (WorkLedger,)),
+    ("live ranges", (LiveRanges,)),  # the dumps that are not scheduled have none
+    ("memory", (MemoryUse, Residuals)),
+    ("heap block", (HeapBlock,)),
 )
 
 
@@ -75,8 +84,9 @@ def main() -> None:
             session = Session(ModuleSubject(module, name), given={Chip: CHIPS[chip]})
             for what, types in ASKED:
                 start = time.perf_counter()
-                for wanted in types:
-                    session.get(wanted)
+                with suppress(Unavailable):
+                    for wanted in types:
+                        session.get(wanted)
                 taken[what].append(time.perf_counter() - start)
         base = statistics.median(parse[1:])
         print(f"{name}: parse {base * 1e3:.1f} ms")

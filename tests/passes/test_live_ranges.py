@@ -25,7 +25,7 @@ def test_a_buffer_lives_from_its_definition_to_its_last_use(ranges_of):
           a = f32[256] negate(p)
           b = f32[512] concatenate(a, p), dimensions={0}
           c = f32[512] reverse(b), dimensions={0}
-          ROOT d = f32[256] slice(c), slice={[0:256]}
+          ROOT d = f32[1] slice(c), slice={[0:1]}
         """)
     )
     # a | a+b | b+c | c; the result d is no temporary
@@ -37,8 +37,8 @@ def test_a_buffer_lives_from_its_definition_to_its_last_use(ranges_of):
     ]
     assert ranges.temporaries() == 4 * KIB
     assert [b.instruction.name for b in ranges.alive()] == ["b", "c"]
-    assert [b.size for b in ranges.parameters] == [KIB]
-    assert [b.instruction.name for b in ranges.outputs] == ["d"]
+    assert [(b.instruction.name, b.size) for b in ranges.parameters] == [("p", KIB)]
+    assert [(b.instruction.name, b.size) for b in ranges.outputs] == [("d", 4)]
 
 
 def test_elementwise_work_overwrites_an_operand_that_dies(ranges_of):
@@ -46,7 +46,7 @@ def test_elementwise_work_overwrites_an_operand_that_dies(ranges_of):
       p = f32[256] parameter(0)
       a = f32[256] reverse(p), dimensions={0}
       b = f32[256] fusion(a), kind=kLoop, calls=inner
-      ROOT o = f32[512] concatenate(%s), dimensions={0}
+      ROOT o = f32[1] custom-call(%s), custom_call_target="k"
     """
     inner = """inner {
       x = f32[256] parameter(0)
@@ -59,6 +59,60 @@ def test_elementwise_work_overwrites_an_operand_that_dies(ranges_of):
     # And here the last element is needed when the first is written.
     backwards = inner.replace("exponential(x)", "reverse(x), dimensions={0}")
     assert ranges_of(program(body % "b, b", before=backwards)).temporaries() == 2 * KIB
+
+
+def test_a_sort_writes_over_its_keys_and_values(ranges_of):
+    body = """
+      p = f32[256] parameter(0)
+      k = f32[256] custom-call(p), custom_call_target="k"
+      v = f32[256] custom-call(p), custom_call_target="k"
+      s = (f32[256], f32[256]) sort(k, v), dimensions={0}, to_apply=less
+      a = f32[256] get-tuple-element(s), index=0
+      b = f32[256] get-tuple-element(s), index=1
+      ROOT o = f32[1] custom-call(a, b%s), custom_call_target="k"
+    """
+    less = """less {
+      w = f32[] parameter(0)
+      x = f32[] parameter(1)
+      y = f32[] parameter(2)
+      z = f32[] parameter(3)
+      ROOT c = pred[] compare(w, x), direction=LT
+    }"""
+    assert ranges_of(program(body % "", before=less)).temporaries() == 2 * KIB
+    # The keys are read once more.
+    assert ranges_of(program(body % ", k", before=less)).temporaries() == 3 * KIB
+
+
+def test_memory_inside_the_core_is_not_written_over(ranges_of):
+    body = """
+      p = f32[1024]{0:T(1024)} parameter(0)
+      a = f32[1024]{0:T(1024)%s} custom-call(p), custom_call_target="k"
+      b = f32[1024]{0:T(1024)%s} negate(a)
+      ROOT o = f32[1]{0:T(128)} custom-call(b), custom_call_target="k"
+    """
+    assert ranges_of(program(body % ("", ""))).temporaries() == 4 * KIB
+    inside = ranges_of(program(body % ("S(1)", "S(1)")))
+    assert inside.temporaries(Space.ON_CHIP) == 8 * KIB
+
+
+def test_what_runs_beside_the_entry_counts_until_its_end(ranges_of):
+    body = """
+      p = f32[256] parameter(0)
+      s = ((f32[256]), f32[256], u32[]) async-start(p), calls=beside
+      a = f32[1024] custom-call(p), custom_call_target="k"
+      d = f32[256] async-done(s)
+      ROOT o = f32[1] custom-call(%s), custom_call_target="k"
+    """
+    beside = """beside {
+      x = f32[256] parameter(0)
+      t = f32[512] custom-call(x), custom_call_target="k"
+      ROOT r = f32[256] custom-call(t), custom_call_target="k"
+    }"""
+    # Under a: a, the result that the start holds, and what runs beside; the start's
+    # flag lies in the four bytes of the program's result.
+    ranges = ranges_of(program(body % "a, d", before=beside))
+    assert ranges.temporaries() == (4 + 1 + 2) * KIB
+    assert {"a", "s", "t"} <= {b.instruction.name for b in ranges.alive()}
 
 
 def test_names_take_no_memory_and_keep_what_they_name(ranges_of):
@@ -163,11 +217,12 @@ def test_a_loop_carries_in_place_and_adds_the_peak_of_one_run(ranges_of):
             before=LOOP,
         )
     )
-    # a and the counter outside; inside only `big`, as y is written where x lay.
-    assert ranges.temporaries() == KIB + 4 + 4 * KIB
+    # a outside, and inside only `big`, as y is written where x lay; the counter
+    # lies in the four bytes of the result until that is written.
+    assert ranges.temporaries() == KIB + 4 * KIB
     frames = ranges.stack()
     assert [frame.computation.name for frame, _ in frames] == ["e", "body"]
-    assert {b.instruction.name for b in ranges.alive()} == {"a", "i", "big"}
+    assert {b.instruction.name for b in ranges.alive()} == {"a", "big"}
 
 
 def test_of_a_conditional_the_largest_branch_counts(ranges_of):
@@ -236,7 +291,7 @@ def test_memories_are_kept_apart_and_tiles_are_padded(ranges_of):
           a = f32[3,100]{1,0:T(8,128)S(1)} negate(p)
           b = f32[3,100]{1,0:T(8,128)} negate(a)
           c = f32[3,100]{1,0:T(8,128)S(5)} copy(b)
-          ROOT o = f32[3,100]{1,0:T(8,128)} copy(c)
+          ROOT o = f32[1]{0:T(128)} custom-call(c), custom_call_target="k"
         """)
     )
     padded = 8 * 128 * 4

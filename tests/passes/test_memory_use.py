@@ -9,6 +9,7 @@ from hloscope.ir.proto import read_proto
 from hloscope.ir.signature import Role
 from hloscope.passes.batch_fit import BatchFit
 from hloscope.passes.buffer_kinds import BufferKind, BufferKinds, Phase, phase_of
+from hloscope.passes.heap_block import HeapBlock
 from hloscope.passes.live_ranges import LiveRanges
 from hloscope.passes.memory_spaces import Space
 from hloscope.passes.memory_use import LIVE_RANGES, MemoryUse
@@ -60,9 +61,8 @@ def test_a_loop_is_what_memory_analysis_says_it_is(session_of):
     executable = compiled(jax.grad(step), (128, 128), (512, 128))
     session = session_of(executable.as_text())
     memory = executable.memory_analysis()
-    temporaries = session.get(MemoryUse).temporaries[Space.DEVICE]
-    # Within one array of the body, which newer compilers overlay on a carried one.
-    assert temporaries == pytest.approx(memory.temp_size_in_bytes, rel=0.05)
+    # Newer compilers overlay an array of the body on a carried one between its uses.
+    assert session.get(HeapBlock).size == pytest.approx(memory.temp_size_in_bytes, rel=0.0005)
     # Eight steps' activations are stacked for the backward loop.
     assert session.get(Residuals).total >= 8 * 4 * 512 * 128
 
@@ -171,40 +171,6 @@ def test_a_step_without_a_batch_has_no_batch_that_fits(session_of):
     session = session_of(STEP, Signature(leaves, (), "captured"), parse_target("h100").chip)
     with pytest.raises(Unavailable, match="batch"):
         session.get(BatchFit)
-
-
-TABLE = [
-    # arch, target, preset, temporaries within, peak within
-    ("unet", "cpu", "small", 0.01, None),
-    ("unet", "h100", "small", 0.01, 0.001),
-    ("causal_transformer", "cpu", "small", 0.01, None),
-    ("causal_transformer", "h100", "small", 0.01, 0.001),
-    ("causal_transformer", "v5e", "small", 0.05, 0.001),
-    ("unet", "cpu", "smoke", 0.01, None),
-    # Gaps between buffers: 64 KiB of 5 MiB.
-    ("causal_transformer", "cpu", "smoke", 0.02, None),
-    # Each buffer begins at a multiple of 256 bytes, and most are smaller than that here.
-    ("unet", "h100", "smoke", 0.05, 0.001),
-    ("causal_transformer", "h100", "smoke", 0.05, 0.001),
-    # All of it fits into vector memory, whose block has gaps of 13% here.
-    ("causal_transformer", "v5e", "smoke", 0.15, 0.001),
-]
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize(("arch", "target", "preset", "temporaries", "peak"), TABLE)
-def test_predictions_hold_against_memory_analysis(
-    arch, target, preset, temporaries, peak, capture_arch, session_of
-):
-    artifact = capture_arch(arch, target, preset)
-    use, memory = session_of(artifact.module).get(MemoryUse), artifact.xla_memory
-    assert use.arguments == memory["argument_size_in_bytes"]
-    assert use.aliased == memory["alias_size_in_bytes"]
-    assert use.outputs == memory["output_size_in_bytes"] - memory["alias_size_in_bytes"]
-    assert use.compared_temporaries == pytest.approx(memory["temp_size_in_bytes"], rel=temporaries)
-    if peak is not None:  # CPUs leave the temporaries out of it
-        predicted = use.resident + use.compared_temporaries
-        assert predicted == pytest.approx(memory["peak_memory_in_bytes"], rel=peak)
 
 
 def test_a_module_of_many_instructions_is_laid_out_whole(session_of):

@@ -12,7 +12,10 @@ from hloscope.errors import HloscopeError
 from hloscope.ir import parse_text
 from hloscope.passes.aliasing import Aliasing
 from hloscope.passes.flops.elementwise import ElementwiseLedger
+from hloscope.passes.heap_block import HeapBlock
+from hloscope.passes.memory_use import MemoryUse
 from hloscope.passes.operand_dtypes import OperandDtypes
+from hloscope.passes.residuals import Residuals
 from hloscope.passes.roofline import Roofline
 from hloscope.pipeline.findings import Trust
 from hloscope.pipeline.session import AnalysisFailedError
@@ -80,7 +83,8 @@ def test_a_mutated_module_is_answered_or_refused_by_type(fixtures_dir, session_o
         session = session_of(parse_text(text), CHIPS["v5e"])
     except HloscopeError:
         return
-    for wanted in (Trust, Aliasing, OperandDtypes, ElementwiseLedger, Roofline):
+    memory = (MemoryUse, HeapBlock, Residuals)
+    for wanted in (Trust, Aliasing, OperandDtypes, ElementwiseLedger, Roofline, *memory):
         with contextlib.suppress(HloscopeError):
             try:
                 session.get(wanted)
