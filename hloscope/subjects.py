@@ -10,6 +10,7 @@ from hloscope.ir import Module, Signature
 from hloscope.ir.closed_over import ClosedOver
 from hloscope.ir.jaxpr_count import JaxprCount
 from hloscope.ir.jaxpr_promotions import JaxprPromotions
+from hloscope.ir.named_points import NamedPoints
 from hloscope.pipeline.findings import Quantity, Unit
 from hloscope.pipeline.inputs import (
     CompileTimes,
@@ -68,6 +69,7 @@ class ModuleSubject:
             LoweredModule: LoweredModule(self._read_lowered)
             if self._read_lowered is not None
             else Unavailable("the module before optimization is not known"),
+            NamedPoints: Unavailable("a bare module comes without the names that its step gave"),
         }
 
     def header(self) -> Mapping[str, str | Quantity]:
@@ -125,6 +127,8 @@ class ArtifactSubject:
             LoweredModule: Unavailable("the module before optimization is not known")
             if artifact.lowered_text is None
             else LoweredModule(lambda: cast("Module", artifact.lowered)),
+            NamedPoints: artifact.named_points
+            or Unavailable(artifact.named_points_note or "the artifact holds no named values"),
         }
         found[CompileTimes] = CompileTimes(
             *(artifact.timings.get(phase) for phase in ("trace", "lower", "compile"))

@@ -9,7 +9,7 @@ from hloscope.ir import Instruction
 from hloscope.passes.buffers import Buffer
 from hloscope.pipeline.analyses import analysis
 
-__all__ = ["BufferKind", "BufferKinds", "Phase", "named_origin", "phase_of"]
+__all__ = ["BufferKind", "BufferKinds", "Phase", "named_origin", "phase_of", "place_in"]
 
 _ORIGIN_STEPS = 4
 _NAMED = re.compile(r'\bop_name="[^"]')
@@ -82,6 +82,16 @@ def _phase_of(instruction: Instruction) -> Phase:
     return phase_of(_named_origin(instruction)[1])
 
 
+def place_in(buffer: Buffer, writer: Instruction) -> int | None:
+    """Which array of an instruction's tuple lies in the buffer; ``None`` if it gives no tuple."""
+    if not writer.shape.is_tuple:
+        return None
+    leaves = writer.shape.leaves()
+    same = [n for n, leaf in enumerate(leaves) if leaf is buffer.shape]
+    same = same or [n for n, leaf in enumerate(leaves) if leaf == buffer.shape]
+    return same[0] if same else 0
+
+
 class BufferKinds:
     """What buffers are for, each found once.
 
@@ -108,7 +118,7 @@ class BufferKinds:
             return BufferKind.CONSTANT
         if _is_workspace(buffer):
             return BufferKind.WORKSPACE
-        phases = map(self._phase, buffer.writers)
+        phases = (self._written(buffer, writer) for writer in buffer.writers)
         written = next((phase for phase in phases if phase is not Phase.OTHER), None)
         if written is Phase.FORWARD and self._is_read_in(buffer, Phase.BACKWARD):
             return BufferKind.RESIDUAL
@@ -121,6 +131,19 @@ class BufferKinds:
     def _is_read_in(self, buffer: Buffer, phase: Phase) -> bool:
         # The last reader is the likeliest to be in a later phase.
         return any(self._phase(reader) is phase for reader in reversed(buffer.readers))
+
+    def _written(self, buffer: Buffer, writer: Instruction) -> Phase:
+        """The phase of one array: a fusion may hold instructions of both passes."""
+        body = writer.callee("calls") if writer.opcode == "fusion" else None
+        if body is not None:
+            place = place_in(buffer, writer)
+            root = body.root
+            if place is not None and place < len(root.operands):
+                root = root.operands[place]
+            origin = named_origin(root)
+            if origin.op_name:
+                return self._phase(origin)
+        return self._phase(writer)
 
     def _phase(self, instruction: Instruction) -> Phase:
         phase = self._phases.get(instruction)

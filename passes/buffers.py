@@ -41,6 +41,8 @@ class Buffer:
         size: Bytes, with the padding that the layout asks for.
         space: Which memory it lies in.
         external: Whether the caller holds it, so that it costs nothing here.
+        lent: Whether it lies in the memory that a result has later; then it is
+            external too.
         first: Position of the first definition in the schedule.
         last: Position of the last use.
         writers: What defines or updates it, in order.
@@ -58,6 +60,7 @@ class Buffer:
     writers: list[Instruction] = field(default_factory=list)
     readers: list[Instruction] = field(default_factory=list)
     parent: Buffer | None = None
+    lent: bool = False
 
     def resolve(self) -> Buffer:
         """The buffer that this one lies in: itself unless it was joined to another."""

@@ -6,13 +6,17 @@ from collections.abc import Hashable
 from dataclasses import dataclass
 
 from hloscope.ir import Computation, Instruction
+from hloscope.passes.buffer_kinds import BufferKind
+from hloscope.passes.buffers import Buffer
 from hloscope.passes.memory_use import HeldBuffer, MemoryUse
 from hloscope.pipeline.analyses import analysis
 
 __all__ = ["DuplicateBuffers", "find_duplicate_buffers"]
 
 _NEVER_SAME = frozenset(("custom-call", "infeed", "parameter", "recv", "rng", "while"))
-_NAMES = ("bitcast", "get-tuple-element", "opt-barrier")
+_COPIES = frozenset(
+    ("bitcast", "copy", "copy-done", "copy-start", "get-tuple-element", "opt-barrier")
+)
 _IGNORED = frozenset(("backend_config", "calls", "metadata", "frontend_attributes"))
 
 
@@ -33,14 +37,20 @@ def find_duplicate_buffers(use: MemoryUse) -> DuplicateBuffers:
 
     Two arrays are the same if they are computed by the same operation (a
     fusion: by the same instructions) from the same arrays, or if one is a copy
-    of the other that nothing has written to since.
+    of the other that nothing has written to since. A copy in another layout or
+    memory is not the same: an operation needs it there. Nor is a temporary copy
+    that XLA makes of an argument, which it does only where something must not
+    write to the argument.
     """
     prints = _Prints()
     groups: dict[Hashable, list[HeldBuffer]] = {}
     for held in use.alive:
-        if held.buffer is None or len(held.buffer.writers) > 1:
-            continue  # updated in place: no longer what it was made as
-        groups.setdefault(prints.of(held), []).append(held)
+        if held.buffer is None or _is_updated(held.buffer):
+            continue  # no longer what it was made as
+        if held.kind is not BufferKind.OUTPUT and _is_of_argument(held.instruction):
+            continue
+        key = (prints.of(held), str(held.shape))  # the shape's text has layout and memory
+        groups.setdefault(key, []).append(held)
     found = [tuple(group) for group in groups.values() if len(group) > 1]
     found.sort(key=lambda group: -sum(held.size for held in group[1:]))
     return DuplicateBuffers(tuple(found))
@@ -106,12 +116,33 @@ class _Prints:
         return known
 
 
+def _is_updated(buffer: Buffer) -> bool:
+    """Whether something writes to it after it was made; the end of a copy does not."""
+    return any(
+        writer is not buffer.writers[0] and not writer.opcode.startswith("copy-")
+        for writer in buffer.writers
+    )
+
+
+def _is_of_argument(instruction: Instruction) -> bool:
+    """Whether it is XLA's own copy of an argument; one that the step asked for has an op_name."""
+    source = _source(instruction)
+    return (
+        source is not instruction
+        and not instruction.op_name
+        and source.opcode == "parameter"
+        and source.computation.is_entry
+    )
+
+
 def _source(instruction: Instruction) -> Instruction:
     """What an array is a copy or another name of."""
     here = instruction
-    while here.opcode in ("copy", "copy-done", *_NAMES) and here.operands:
+    while here.opcode in _COPIES and here.operands:
         following = here.operands[0]
-        if following.shape.is_tuple:
+        if here.opcode == "get-tuple-element" and following.opcode == "tuple":
+            following = following.operands[here.tuple_index or 0]
+        if following.shape.is_tuple and following.opcode != "copy-start":
             break
         here = following
     return here

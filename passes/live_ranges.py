@@ -55,6 +55,8 @@ class Frame:
         beside: Computations that run beside this one, from their start to their end.
         holes: When memory that a temporary of a caller carries through this
             computation holds nothing; taken off the profiles.
+        lent: Buffers that lie in the memory of a result until the result is
+            written: they live, and take nothing of their own.
     """
 
     computation: Computation
@@ -63,6 +65,7 @@ class Frame:
     calls: Mapping[int, tuple[Frame, ...]]
     beside: tuple[tuple[int, int, Frame], ...] = ()
     holes: tuple[Hole, ...] = ()
+    lent: tuple[Buffer, ...] = ()
 
     def peak(self, space: Space) -> int:
         """Bytes of temporaries at the peak."""
@@ -332,7 +335,8 @@ def _frame(
         live = list(accumulate(step))[: length - 1]
         peak = max(live)
         profiles[space] = Profile(live, peak, live.index(peak))
-    return Frame(table.computation, buffers, profiles, calls, beside, holes)
+    lent = tuple(buffer for buffer in table.distinct() if buffer.lent and buffer.size)
+    return Frame(table.computation, buffers, profiles, calls, beside, holes, lent)
 
 
 def _calls(

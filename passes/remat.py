@@ -16,7 +16,6 @@ from hloscope.passes.exchanges import Exchange, Exchanges
 from hloscope.passes.execution import Execution
 from hloscope.passes.flops.ledger import FlopLedger, FlopRow
 from hloscope.passes.live_ranges import LiveRanges
-from hloscope.passes.residuals import frames_of
 from hloscope.passes.scopes import collapse_scope
 from hloscope.passes.step_parts import StepPart, is_checkpointed, is_replay, is_xla_clone
 from hloscope.pipeline.analyses import analysis
@@ -139,9 +138,9 @@ def region_scope(op_name: str) -> str:
 
 def _rebuilt(ranges: LiveRanges, execution: Execution) -> Iterator[tuple[Instruction, int]]:
     """Values that a checkpoint computes again and the backward pass reads, with their bytes."""
-    for frame in frames_of(ranges.entry):
+    for frame in ranges.frames:
         times = execution.times.get(frame.computation)
-        for buffer in frame.buffers:
+        for buffer in (*frame.buffers, *frame.lent):
             maker = next((w for w in map(named_origin, buffer.writers) if is_replay(w)), None)
             if maker is not None and any(map(_is_backward, buffer.readers)):
                 yield maker, buffer.size * (times.nominal if times is not None else 1)

@@ -2,17 +2,26 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Mapping
 from dataclasses import dataclass
+from functools import cached_property
 
 from hloscope.ir import Instruction
-from hloscope.passes.buffer_kinds import BufferKind, BufferKinds, named_origin
+from hloscope.passes.buffer_kinds import (
+    BufferKind,
+    BufferKinds,
+    Phase,
+    named_origin,
+    phase_of,
+)
 from hloscope.passes.buffers import Buffer
-from hloscope.passes.live_ranges import Frame, LiveRanges
+from hloscope.passes.live_ranges import LiveRanges
 from hloscope.passes.memory_spaces import Space
+from hloscope.passes.residual_makers import Made, made_by
+from hloscope.passes.trip_counts import TripCounts
 from hloscope.pipeline.analyses import analysis
 
-__all__ = ["Residual", "Residuals", "find_residuals", "frames_of"]
+__all__ = ["Residual", "Residuals", "find_residuals"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -21,20 +30,38 @@ class Residual:
 
     Attributes:
         buffer: Where it lies.
-        origin: The forward instruction, with its op_name and line.
-        at_peak: Whether it lives at the program's peak.
+        made: What computed its values, and which loop stacked them.
+        at_peak: Whether it lives at the program's peak, and nothing has written over it.
     """
 
     buffer: Buffer
-    origin: Instruction
+    made: Made
     at_peak: bool
 
+    @property
+    def origin(self) -> Instruction:
+        """The forward instruction, with its op_name and line."""
+        return self.made.maker
 
-@dataclass(frozen=True, slots=True)
+    @property
+    def is_argument(self) -> bool:
+        """Whether it is only a copy, a cast or a part of an argument of the program."""
+        return self.made.argument is not None
+
+
+@dataclass(frozen=True)
 class Residuals:
-    """All of them, in the order in which they are written; arguments are none."""
+    """All of them, in the order in which they are written; arguments themselves are none."""
 
     residuals: tuple[Residual, ...]
+
+    @cached_property
+    def _by_buffer(self) -> Mapping[Buffer, Residual]:
+        return {residual.buffer: residual for residual in self.residuals}
+
+    def of(self, buffer: Buffer | None) -> Residual | None:
+        """The residual that lies in a buffer, if one does."""
+        return self._by_buffer.get(buffer) if buffer is not None else None
 
     @property
     def total(self) -> int:
@@ -52,37 +79,38 @@ class Residuals:
 
 
 @analysis
-def find_residuals(ranges: LiveRanges, kinds: BufferKinds) -> Residuals:
+def find_residuals(ranges: LiveRanges, kinds: BufferKinds, trips: TripCounts) -> Residuals:
     """Collect what crosses from forward to backward in any computation that runs.
 
     Raises:
         Unavailable: The module is not scheduled.
     """
-    alive = {id(buffer) for space in Space for buffer in ranges.alive(space)}
+    alive = {
+        buffer
+        for space in Space
+        for reached in [{f.computation: where for f, where in ranges.stack(space)}]
+        for buffer in ranges.alive(space)
+        if _is_held(buffer, reached.get(buffer.instruction.computation))
+    }
     return Residuals(
         tuple(
-            Residual(buffer, _origin(buffer), id(buffer) in alive)
-            for frame in frames_of(ranges.entry)
-            for buffer in frame.buffers
+            Residual(
+                buffer,
+                made_by(buffer, ranges.table if frame is ranges.entry else None, trips),
+                buffer in alive,
+            )
+            for frame in reversed(ranges.frames)
+            for buffer in (*frame.buffers, *frame.lent)
             if kinds[buffer] is BufferKind.RESIDUAL
         )
     )
 
 
-def frames_of(entry: Frame) -> Iterator[Frame]:
-    """Every frame once, the entry's first."""
-    seen: set[int] = set()
-    pending = [entry]
-    while pending:
-        frame = pending.pop()
-        if id(frame) in seen:
-            continue
-        seen.add(id(frame))
-        yield frame
-        pending += [callee for running in frame.calls.values() for callee in running]
-        pending += [callee for _, _, callee in frame.beside]
-
-
-def _origin(buffer: Buffer) -> Instruction:
-    """Of an array that a loop fills, the fill comes first; its name is the loop's scope."""
-    return named_origin(buffer.instruction)
+def _is_held(buffer: Buffer, position: int | None) -> bool:
+    """Whether what the forward pass wrote is still there: the backward pass may write over it."""
+    return position is None or not any(
+        writer.index <= position
+        and writer.opcode != "while"
+        and phase_of(named_origin(writer).op_name) is Phase.BACKWARD
+        for writer in buffer.writers
+    )

@@ -189,7 +189,7 @@ class _Shelf:
                 and last <= place.last + 1
                 and place.take(buffer, first, last, self.elementwise)
             ):
-                buffer.external = True
+                buffer.external = buffer.lent = True
                 self.holding[buffer.instruction] = place
                 return True
         return False

@@ -6,6 +6,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import TypeVar
 
 from hloscope import units
+from hloscope.answers.residuals import residual_notes, residual_tables
 from hloscope.chips import Chip
 from hloscope.errors import Unavailable, UsageError
 from hloscope.passes.batch_fit import LINEAR, BatchFit
@@ -14,9 +15,8 @@ from hloscope.passes.heap_block import HeapBlock, needed_memory
 from hloscope.passes.live_ranges import LiveRanges
 from hloscope.passes.memory_spaces import Space
 from hloscope.passes.memory_use import HeldBuffer, MemoryUse
-from hloscope.passes.residuals import Residuals
 from hloscope.passes.scopes import collapse_scope
-from hloscope.pipeline.audit import AuditSubject, plural
+from hloscope.pipeline.audit import AuditSubject
 from hloscope.pipeline.findings import Basis, Column, Quantity, Report, Table, Text, Unit
 from hloscope.pipeline.inputs import XlaMemory
 from hloscope.pipeline.session import Session
@@ -33,8 +33,6 @@ T = TypeVar("T")
 
 _Row = tuple[str | Quantity, str | Quantity, str | Quantity, str | Quantity, str | Quantity]
 
-_SHOWN_SCOPES = 12
-_SCOPE_DEPTH = 2
 _DEEPEST = 9
 _XLA = "XLA's memory analysis"
 
@@ -64,9 +62,7 @@ def report_memory(
     if chip is not None and chip.memory_bytes is not None:
         tables.append(_fit(use, block, chip.memory_bytes, fit))
     tables += [_kinds(moment), _buffers(moment, top)]
-    residuals = session.get(Residuals)
-    if residuals.residuals:
-        tables.append(_residuals(residuals))
+    tables += residual_tables(session)
     header = dict(subject.header())
     if chip is not None:
         memory = units.byte_size(chip.memory_bytes) if chip.memory_bytes else "memory unknown"
@@ -324,43 +320,6 @@ def _scope(held: HeldBuffer) -> str:
     return collapse_scope(name, _DEEPEST) or name or "-"
 
 
-def _residuals(residuals: Residuals) -> Table:
-    groups: dict[str, list[int]] = {}
-    for residual in residuals.residuals:
-        size = residual.buffer.size
-        scope = collapse_scope(residual.origin.op_name, _SCOPE_DEPTH) or "(no scope)"
-        group = groups.setdefault(scope, [0, 0, 0])
-        group[0] += 1
-        group[1] += size
-        group[2] += size if residual.at_peak else 0
-    order = sorted(groups.items(), key=lambda item: (-item[1][1], item[0]))
-    left = order[_SHOWN_SCOPES:]
-    note = f"{len(residuals.residuals)} arrays, {units.byte_size(residuals.total)} in all"
-    if left:
-        rest = sum(group[1] for _, group in left)
-        note += f"; {plural(len(left), 'more scope')} with {units.byte_size(rest)}"
-    return Table(
-        "residuals",
-        "Kept from the forward for the backward pass",
-        (
-            Column("scope", text=Text.PATH),
-            Column("arrays", Unit.COUNT),
-            Column("bytes", Unit.BYTES),
-            Column("at the peak", Unit.BYTES),
-        ),
-        tuple(
-            (
-                scope,
-                Quantity("arrays", count),
-                _counted("bytes", size),
-                _counted("at the peak", at_peak),
-            )
-            for scope, (count, size, at_peak) in order[:_SHOWN_SCOPES]
-        ),
-        note,
-    )
-
-
 def _summary(use: MemoryUse, block: HeapBlock | None, chip: Chip | None) -> str:
     under = f" under {use.under[-1].name}" if use.under else ""
     text = (
@@ -403,6 +362,7 @@ def _notes(
             yield "XLA's peak speaks of memory inside the core here, which holds more temporaries"
         else:
             yield "XLA's peak leaves the temporaries out here, so there is none to compare with"
+    yield from residual_notes(session)
     if _loops(use.ranges):
         yield "a loop counts with the peak of one run of its body"
 

@@ -21,6 +21,7 @@ from hloscope.errors import InputError
 from hloscope.ir.closed_over import ChangedArray, ClosedOver, ClosedOverArray
 from hloscope.ir.jaxpr_count import JaxprCount, JaxprFlops, JaxprSite, UncountedPrimitive
 from hloscope.ir.jaxpr_promotions import JaxprPromotions
+from hloscope.ir.named_points import NamedPoints
 from hloscope.ir.signature import InputLeaf, OutputLeaf, Role, Signature
 
 if TYPE_CHECKING:
@@ -28,10 +29,11 @@ if TYPE_CHECKING:
 
 __all__ = ["FORMAT", "Artifact", "LiteralFacts"]
 
-FORMAT = 3
+FORMAT = 4
 """Version of the file's layout; a file of a later one is refused.
 
-2 added the jaxpr's count, 3 the arrays that the step closes over.
+2 added the jaxpr's count, 3 the arrays that the step closes over, 4 the values
+that it names for its remat policies.
 """
 
 _DOCUMENT = "artifact.json"
@@ -108,6 +110,8 @@ class Artifact:
         closed_over_note: Why they are not known.
         promotions: Where type promotion widens values in the jaxpr, or ``None``.
         promotions_note: Why that is not known.
+        named_points: The values that the step names for remat policies, or ``None``.
+        named_points_note: Why they are not known.
         warnings: What JAX warned of while tracing and lowering.
         source: What the user asked for, in words.
         name: The step's name.
@@ -138,6 +142,8 @@ class Artifact:
     closed_over_note: str | None = None
     promotions: JaxprPromotions | None = None
     promotions_note: str | None = None
+    named_points: NamedPoints | None = None
+    named_points_note: str | None = None
     warnings: tuple[str, ...] = ()
     cached: bool = field(default=False, compare=False)
 
@@ -247,6 +253,10 @@ class Artifact:
             "closed_over_note": self.closed_over_note,
             "promotions": None if self.promotions is None else dataclasses.asdict(self.promotions),
             "promotions_note": self.promotions_note,
+            "named_points": None
+            if self.named_points is None
+            else dataclasses.asdict(self.named_points),
+            "named_points_note": self.named_points_note,
             "warnings": list(self.warnings),
             "signature": dataclasses.asdict(self.signature),
         }
@@ -322,6 +332,12 @@ def _from_document(document: Any, hlo_text: str, lowered: str | None, place: str
             # Files of format 3 from before they were looked for have none.
             promotions=JaxprPromotions.from_document(document.get("promotions")),
             promotions_note=document.get("promotions_note", _BEFORE_PROMOTIONS),
+            named_points=None
+            if version < 4
+            else NamedPoints.from_document(document["named_points"]),
+            named_points_note=_BEFORE_NAMED_POINTS
+            if version < 4
+            else document["named_points_note"],
             warnings=tuple(_text(item) for item in document["warnings"]),
         )
     except (KeyError, TypeError, ValueError, AttributeError) as error:
@@ -362,6 +378,10 @@ _BEFORE_JAXPR = "the artifact was made by a hloscope that did not count the jaxp
 
 _BEFORE_CLOSED_OVER = (
     "the artifact was made by a hloscope that did not look for closed-over arrays; capture it again"
+)
+
+_BEFORE_NAMED_POINTS = (
+    "the artifact was made by a hloscope that did not read named values; capture it again"
 )
 
 

@@ -131,6 +131,8 @@ def build_artifact(
         closed_over_note=lowered.closed_over_note and shorten_paths(lowered.closed_over_note),
         promotions=lowered.promotions,
         promotions_note=lowered.promotions_note and shorten_paths(lowered.promotions_note),
+        named_points=lowered.named_points,
+        named_points_note=lowered.named_points_note and shorten_paths(lowered.named_points_note),
         warnings=tuple(shorten_paths(text) for text in messages),
     )
     if programs is not None and known is None:

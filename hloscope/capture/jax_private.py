@@ -30,6 +30,7 @@ __all__ = [
     "module_text",
     "optimized_module",
     "place_of",
+    "scan_counts",
     "scope_of",
     "unwrapped",
 ]
@@ -240,6 +241,22 @@ def called_by_user(equation: Any) -> str:
     except (ImportError, AttributeError, TypeError):
         pass
     return ""
+
+
+def scan_counts(equation: Any) -> tuple[int, int]:
+    """How many operands of a scan are constants, and how many it carries; these come first.
+
+    Reads the parameters ``num_consts`` and ``num_carry``, in newer versions the
+    parts of ``ft_in``.
+
+    Raises:
+        KeyError: This version of JAX keeps them elsewhere.
+    """
+    params = equation.params
+    if "num_carry" in params:
+        return int(params["num_consts"]), int(params["num_carry"])
+    consts, carried, _ = params["ft_in"].unpack()
+    return len(consts), len(carried)
 
 
 def live_part(jaxpr: Any) -> Any | None:

@@ -22,6 +22,7 @@ from hloscope.capture.closed_over import find_closed_over
 from hloscope.capture.jaxpr_flops import count_jaxpr
 from hloscope.capture.leaves import check_roles
 from hloscope.capture.literals import literal_facts
+from hloscope.capture.named_points import find_named_points
 from hloscope.capture.promotions import find_promotions
 from hloscope.capture.request import OptionValue
 from hloscope.capture.step import Step
@@ -29,6 +30,7 @@ from hloscope.errors import CaptureError, UsageError
 from hloscope.ir.closed_over import ClosedOver
 from hloscope.ir.jaxpr_count import JaxprCount
 from hloscope.ir.jaxpr_promotions import JaxprPromotions
+from hloscope.ir.named_points import NamedPoints
 
 __all__ = [
     "TRITON_PRODUCTS",
@@ -65,6 +67,8 @@ class Lowered:
         closed_over_note: Why they are not known.
         promotions: Where type promotion widens values, or ``None``.
         promotions_note: Why that is not known.
+        named_points: The values that the step names for remat policies, or ``None``.
+        named_points_note: Why they are not known.
     """
 
     plain: Any
@@ -76,6 +80,8 @@ class Lowered:
     closed_over_note: str | None
     promotions: JaxprPromotions | None
     promotions_note: str | None
+    named_points: NamedPoints | None
+    named_points_note: str | None
 
 
 @dataclass(frozen=True)
@@ -146,10 +152,12 @@ def lower_step(
             jaxpr, jaxpr_note = _counted(traced)
             closed_over, closed_over_note = _closed_over(step, traced, stage)
             promotions, promotions_note = _promotions(traced)
+            named_points, named_points_note = _named_points(traced)
         else:
             jaxpr, jaxpr_note = None, "the step's function cannot be traced apart from lowering"
             closed_over, closed_over_note = None, jaxpr_note
             promotions, promotions_note = None, jaxpr_note
+            named_points, named_points_note = None, jaxpr_note
             with phase("lower"), _timed(timings, "lower"):
                 args, kwargs = arguments()
                 stage = function.lower(*args, **kwargs)  # type: ignore[attr-defined]
@@ -163,6 +171,8 @@ def lower_step(
         closed_over_note=closed_over_note,
         promotions=promotions,
         promotions_note=promotions_note,
+        named_points=named_points,
+        named_points_note=named_points_note,
     )
 
 
@@ -193,6 +203,14 @@ def _closed_over(step: Step, traced: Any, stage: Any) -> tuple[ClosedOver | None
         return find_closed_over(step.fn, plain, lowered), None
     except Exception as error:
         return None, f"closed-over arrays could not be read: {type(error).__name__}: {error}"
+
+
+def _named_points(traced: Any) -> tuple[NamedPoints | None, str | None]:
+    """The values that the step names, or why they are not known; worth no failed capture."""
+    try:
+        return find_named_points(jax_private.unwrapped(traced).jaxpr), None
+    except Exception as error:
+        return None, f"named values could not be read: {type(error).__name__}: {error}"
 
 
 def _counted(traced: Any) -> tuple[JaxprCount | None, str | None]:
@@ -228,13 +246,24 @@ def compile_step(
 
     Raises:
         UsageError: XLA does not know one of the compiler options.
-        CaptureError: The program went to other devices.
+        CaptureError: The program went to other devices, or its compiler says that
+            it needs more memory than the device has.
     """
     timings: dict[str, float] = {}
     with phase("compile"), _timed(timings, "compile"):
         try:
             compiled = _compile(lowered, options)
         except jax.errors.JaxRuntimeError as error:
+            if _is_out_of_memory(str(error)):
+                raise CaptureError(
+                    f"the step does not fit {target}, and its compiler refuses it",
+                    phase="compile",
+                    detail=str(error).splitlines()[0],
+                    hint="Shrink the batch, recompute activations (jax.checkpoint) or compile for "
+                    "more devices. What fills the memory can be seen on a target whose compiler "
+                    "does not refuse: `hloscope memory ... --target cpu --chip "
+                    f"{target.partition(':')[0]}`.",
+                ) from error
             if _NO_TILES not in str(error) or TRITON_PRODUCTS in options:
                 raise
             options = {**options, TRITON_PRODUCTS: False}
@@ -267,6 +296,11 @@ def _compile(lowered: Lowered, options: Mapping[str, OptionValue]) -> Any:
                 hint="Check the option's name and value for this target.",
             ) from error
         raise
+
+
+def _is_out_of_memory(message: str) -> bool:
+    """Whether a compiler says that the program needs more device memory than there is."""
+    return "RESOURCE_EXHAUSTED" in message and "hbm" in message.lower()
 
 
 def program_digest(lowered: Lowered) -> str:

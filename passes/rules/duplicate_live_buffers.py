@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 
 from hloscope import units
+from hloscope.chips import Chip
+from hloscope.passes.buffer_kinds import BufferKind
 from hloscope.passes.duplicate_buffers import DuplicateBuffers
-from hloscope.passes.memory_use import MemoryUse
-from hloscope.pipeline.findings import Category, Finding, Quantity, Site, Unit
+from hloscope.passes.memory_findings import held_site, memory_severity
+from hloscope.passes.memory_use import HeldBuffer, MemoryUse
+from hloscope.pipeline.findings import Category, Finding, Quantity, Unit
 from hloscope.pipeline.rules import Limits, rule
 
 __all__ = ["duplicate_live_buffers"]
@@ -17,15 +20,18 @@ _SHOWN = 5
 
 @rule("HS904", "duplicate-live-buffers", Category.MEMORY)
 def duplicate_live_buffers(
-    duplicates: DuplicateBuffers, use: MemoryUse, limits: Limits
+    duplicates: DuplicateBuffers, use: MemoryUse, limits: Limits, chip: Chip | None
 ) -> Iterator[Finding]:
     """Finds the same data in two buffers at the peak.
 
     What it does:
         Compares the buffers that live at the peak. Two are the same if one is a
         copy of the other, or if both are computed by the same operation from
-        the same arrays. Groups with at least ``memory_bytes`` (16 MiB) to spare
-        are listed.
+        the same arrays, in the same layout and memory. XLA's own copy of an
+        argument counts only as a result of the program: other such copies are
+        there because something must not write to the argument. Groups with at
+        least ``memory_bytes`` (16 MiB) to spare are listed; on a chip of which
+        more than half stays free they are notes.
 
     Why it costs:
         One of them would do. XLA merges equal operations unless something keeps
@@ -54,30 +60,32 @@ def duplicate_live_buffers(
             continue
         share = spare / use.peak if use.peak else 0.0
         # The copy is what can go; an argument comes first only if it is the source.
-        first = next((held for held in group if held.instruction.opcode != "parameter"), group[0])
-        location = first.origin.location
+        first = next((held for held in group if held.kind is not BufferKind.PARAMETER), group[0])
         cost = Quantity("bytes to spare", spare, Unit.BYTES)
         yield Finding(
             code="HS904",
             name="duplicate-live-buffers",
             category=Category.MEMORY,
-            severity=limits.severity(share),
+            severity=memory_severity(limits, share, use, chip),
             message=f"{len(group)} buffers hold the same {first.shape.without_layout()}",
-            site=Site(
-                computation=first.instruction.computation.name,
-                instruction=first.instruction.name,
-                op_name=first.origin.op_name or None,
-                file=location.file if location else None,
-                line=location.line if location else None,
-            ),
+            site=held_site(first),
             evidence=(
                 cost,
                 Quantity("share of the peak", share, Unit.SHARE, use.basis, use.model),
             ),
             cost=cost,
-            fix="Compute the value once and hand it on.",
+            fix=_fix(group),
             notes=tuple(
-                f"{held.instruction.name} ({held.instruction.opcode}), {units.byte_size(held.size)}"
+                f"{held.instruction.name} ({held.kind}), {units.byte_size(held.size)}"
                 for held in group[:_SHOWN]
             ),
         )
+
+
+def _fix(group: Sequence[HeldBuffer]) -> str:
+    kinds = [held.kind for held in group]
+    if kinds.count(BufferKind.OUTPUT) > 1:
+        return "Return the value once, and let Python hold the one array under both names."
+    if BufferKind.OUTPUT in kinds and BufferKind.PARAMETER in kinds:
+        return "Do not return an argument that stays as it is, or donate it."
+    return "Compute the value once and hand it on; under jax.checkpoint, let the policy save it."

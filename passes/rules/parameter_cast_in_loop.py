@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 
 from hloscope.passes.finding_sites import instruction_site
-from hloscope.passes.flops.ledger import is_recomputation
 from hloscope.passes.parameter_casts import ParameterCast, ParameterCasts
+from hloscope.passes.step_parts import is_recomputation
 from hloscope.passes.traffic import Traffic
 from hloscope.pipeline.findings import Basis, Category, Finding, Quantity, Unit
 from hloscope.pipeline.rules import Limits, rule

@@ -3,29 +3,44 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 
 from hloscope import units
 from hloscope.chips import Chip
-from hloscope.passes.buffer_kinds import BufferKind
-from hloscope.passes.memory_use import MemoryUse
-from hloscope.pipeline.findings import Category, Finding, Quantity, Severity, Site, Unit
+from hloscope.passes.buffer_kinds import BufferKind, Phase, phase_of
+from hloscope.passes.memory_findings import copied_argument, held_site, is_roomy
+from hloscope.passes.memory_use import HeldBuffer, MemoryUse
+from hloscope.passes.named_residuals import NamedResiduals
+from hloscope.passes.residuals import Residual, Residuals
+from hloscope.pipeline.findings import Basis, Category, Finding, Quantity, Severity, Unit
 from hloscope.pipeline.rules import Limits, rule
 
 __all__ = ["residuals_dominate"]
 
 _SHOWN = 5
+_PRODUCTS = frozenset(("dot_general", "ragged_dot", "ragged_dot_general"))
+_BY_PRIMITIVE = "by the primitive that made the values"
+
+_Kept = tuple[HeldBuffer, Residual | None]
 
 
 @rule("HS903", "residuals-dominate", Category.MEMORY)
-def residuals_dominate(use: MemoryUse, limits: Limits, chip: Chip | None) -> Iterator[Finding]:
+def residuals_dominate(
+    use: MemoryUse,
+    residuals: Residuals,
+    named: NamedResiduals | None,
+    limits: Limits,
+    chip: Chip | None,
+) -> Iterator[Finding]:
     """Finds a peak that is mostly activations kept for the backward pass.
 
     What it does:
         Adds up what lives at the peak, was written in the forward pass and is
-        read in the backward pass, by the transforms in the scope names. It is
+        read in the backward pass, by the transforms in the scope names; copies
+        and casts of arguments are left out, for no policy spares them. It is
         reported from ``residual_share`` (half) of the peak and ``memory_bytes``
-        (16 MiB) on, with the lines that keep most.
+        (16 MiB) on, with the lines that keep most and with how much comes
+        from matrix products: that much stays under ``dots_saveable``.
 
     Why it costs:
         These arrays are there only so that they need not be computed twice.
@@ -43,40 +58,83 @@ def residuals_dominate(use: MemoryUse, limits: Limits, chip: Chip | None) -> Ite
 
             block = jax.checkpoint(block, policy=jax.checkpoint_policies.dots_saveable)
     """
-    saved = [held for held in use.alive if held.kind is BufferKind.RESIDUAL]
-    total = sum(held.size for held in saved)
+    kept: list[_Kept] = [
+        (held, residuals.of(held.buffer))
+        for held in use.alive
+        if held.kind is BufferKind.RESIDUAL
+        and copied_argument(held) is None
+        # The backward pass may have written over it by now.
+        and phase_of(held.origin.op_name) is not Phase.BACKWARD
+    ]
+    total = sum(held.size for held, _ in kept)
     if total < limits.memory_bytes or total < limits.residual_share * use.peak:
         return
-    lines: Counter[str] = Counter()
-    for held in saved:
-        lines[str(held.origin.location or held.instruction.name)] += held.size
-    first = saved[0]
-    location = first.origin.location
+    products = sum(held.size for held, residual in kept if _primitive(held, residual) in _PRODUCTS)
     cost = Quantity("bytes kept", total, Unit.BYTES, use.basis, use.model)
     yield Finding(
         code="HS903",
         name="residuals-dominate",
         category=Category.MEMORY,
-        severity=Severity.NOTE if _is_roomy(use, chip) else Severity.WARNING,
+        severity=Severity.NOTE if is_roomy(use, chip) else Severity.WARNING,
         message="most of the peak is kept for the backward pass",
-        site=Site(
-            computation=first.instruction.computation.name,
-            instruction=first.instruction.name,
-            op_name=first.origin.op_name or None,
-            file=location.file if location else None,
-            line=location.line if location else None,
-        ),
+        site=held_site(*kept[0]),
         evidence=(
             cost,
-            Quantity("arrays", len(saved)),
+            Quantity("arrays", len(kept)),
             Quantity("share of the peak", total / use.peak, Unit.SHARE, use.basis, use.model),
+            Quantity("of products", products, Unit.BYTES, Basis.MODELLED, _BY_PRIMITIVE),
         ),
         cost=cost,
-        fix="Wrap the layer in jax.checkpoint with a policy that keeps less.",
-        notes=tuple(f"{line}: {units.byte_size(size)}" for line, size in lines.most_common(_SHOWN)),
+        fix=_fix(total, products, named.policies if named is not None else ()),
+        notes=(*_lines(kept), *_names(kept, named)),
     )
 
 
-def _is_roomy(use: MemoryUse, chip: Chip | None) -> bool:
-    """Whether more than half of the chip's memory is free at the peak."""
-    return chip is not None and chip.memory_bytes is not None and 2 * use.peak < chip.memory_bytes
+def _fix(total: int, products: int, policies: Sequence[str]) -> str:
+    others = units.byte_size(total - products)
+    if not policies:
+        if 2 * products < total:
+            return (
+                "Wrap the layer in jax.checkpoint with policy dots_saveable, which keeps products "
+                f"and computes up to {others} of the rest again."
+            )
+        return (
+            "Wrap the layer in jax.checkpoint: most of this is products, so dots_saveable would "
+            "keep it; keep only the layer's input, or what checkpoint_name names."
+        )
+    return (
+        f"The step's policies ({', '.join(policies)}) keep this: choose one that keeps less, "
+        "name fewer values, or wrap what stands outside of jax.checkpoint."
+    )
+
+
+def _primitive(held: HeldBuffer, residual: Residual | None) -> str:
+    """The JAX primitive that computed the values, by the op_name."""
+    origin = residual.origin if residual is not None else held.origin
+    return origin.op_name.partition(";")[0].rpartition("/")[2]
+
+
+def _lines(kept: Sequence[_Kept]) -> Iterator[str]:
+    """The lines that keep most; of a loop's stacks also what each iteration keeps."""
+    sizes: Counter[str] = Counter()
+    layers: Counter[str] = Counter()
+    for held, residual in kept:
+        origin = residual.origin if residual is not None else held.origin
+        line = str(origin.location or held.instruction.name)
+        sizes[line] += held.size
+        if residual is not None and residual.made.layers is not None:
+            layers[line] += held.size // residual.made.layers
+    for line, size in sizes.most_common(_SHOWN):
+        each = f", {units.byte_size(layers[line])} an iteration" if layers[line] else ""
+        yield f"{line}: {units.byte_size(size)}{each}"
+
+
+def _names(kept: Sequence[_Kept], named: NamedResiduals | None) -> Iterator[str]:
+    """What named values keep of it."""
+    if named is None:
+        return
+    alive = {id(held.buffer) for held, _ in kept}
+    for value in named.values:
+        size = sum(r.buffer.size for r in value.residuals if id(r.buffer) in alive)
+        if size:
+            yield f"named {value.point.name}: {units.byte_size(size)}"

@@ -131,4 +131,10 @@ def test_the_document_holds_exact_bytes(path, capsys):
     assert run(["memory", str(path), "--json"]) == 0
     document = json.loads(capsys.readouterr().out)
     assert document["command"] == "memory"
-    assert {t["name"] for t in document["tables"]} == {"memory", "kinds", "buffers", "residuals"}
+    assert {t["name"] for t in document["tables"]} == {
+        "memory",
+        "kinds",
+        "buffers",
+        "residuals",
+        "residual layers",
+    }

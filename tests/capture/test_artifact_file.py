@@ -12,6 +12,7 @@ import pytest
 from hloscope.capture.artifact import FORMAT, Artifact, LiteralFacts
 from hloscope.errors import HloscopeError, InputError
 from hloscope.ir.jaxpr_count import JaxprCount, JaxprFlops, JaxprSite, UncountedPrimitive
+from hloscope.ir.named_points import Crossing, Maker, NamedPoint, NamedPoints
 from hloscope.ir.signature import InputLeaf, OutputLeaf, Role, Signature
 
 ARTIFACT = Artifact(
@@ -45,6 +46,27 @@ ARTIFACT = Artifact(
         uncounted=(UncountedPrimitive("ffi_call", "f", 2, "f32[] -> f32[]", "why"),),
         models=("textbook",),
         notes=("a loop",),
+    ),
+    named_points=NamedPoints(
+        (
+            NamedPoint(
+                "ffn_in",
+                "bf16",
+                (2, 8),
+                "jvp(f)",
+                "train.py",
+                5,
+                Maker("dot_general", "jvp(f)", "train.py", 4),
+                (12, None),
+                2,
+                Crossing.KEPT,
+                1,
+            ),
+            NamedPoint(
+                "x", "f32", (), "", None, None, Maker("", "", None, None), (), 1, Crossing.LAST, 0
+            ),
+        ),
+        ("dots_saveable",),
     ),
     warnings=("odd",),
 )
@@ -132,6 +154,10 @@ DOCUMENT = ARTIFACT._document()
             zipped(artifact_json=json.dumps({**DOCUMENT, "timings": [1]}), optimized_hlo=""),
             "incomplete",
         ),
+        (
+            zipped(artifact_json=json.dumps({**DOCUMENT, "named_points": {}}), optimized_hlo=""),
+            "incomplete",
+        ),
         (zipped(artifact_json=json.dumps(DOCUMENT), optimized_hlo=b"\xff\xfe"), "broken"),
     ],
     ids=lambda value: value if isinstance(value, str) else f"{len(value)} bytes",
@@ -160,6 +186,15 @@ def test_an_artifact_of_before_the_jaxprs_count_loads_and_says_so(tmp_path):
     again = Artifact.load(path)
     assert again.jaxpr is None
     assert "capture it again" in again.jaxpr_note
+
+
+def test_an_artifact_of_before_named_values_loads_and_says_so(tmp_path):
+    path = tmp_path / "a.hloscope"
+    old = {key: value for key, value in DOCUMENT.items() if not key.startswith("named_points")}
+    path.write_bytes(zipped(artifact_json=json.dumps({**old, "format": 3}), optimized_hlo=""))
+    again = Artifact.load(path)
+    assert again.named_points is None
+    assert "capture it again" in again.named_points_note
 
 
 def test_damaged_bytes_never_raise_anything_untyped(tmp_path):
