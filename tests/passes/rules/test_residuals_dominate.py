@@ -85,7 +85,7 @@ ENTRY e {
   h = f32[64,64] custom-call(c, x), custom_call_target="h", metadata={op_name="jit(f)/jvp()/h"}
   b = f32[64,64] custom-call(c, h), custom_call_target="b",
     metadata={op_name="jit(f)/transpose(jvp())/b"}
-  ROOT r = f32[64,64] custom-call(b), custom_call_target="r", metadata={op_name="jit(f)/r"}
+  ROOT r = f32[32] custom-call(b), custom_call_target="r", metadata={op_name="jit(f)/r"}
 }
 """
 
@@ -105,7 +105,7 @@ ENTRY e {
   g = f32[64,64] negate(h), metadata={op_name="jit(f)/transpose(jvp())/neg"}
   b = f32[128,64] custom-call(g), custom_call_target="b",
     metadata={op_name="jit(f)/transpose(jvp())/b"}
-  ROOT r = f32[64,64] custom-call(b, g), custom_call_target="r", metadata={op_name="jit(f)/r"}
+  ROOT r = f32[32] custom-call(b, g), custom_call_target="r", metadata={op_name="jit(f)/r"}
 }
 """
 
