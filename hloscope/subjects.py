@@ -28,6 +28,7 @@ if TYPE_CHECKING:
 __all__ = ["ArtifactSubject", "ModuleSubject"]
 
 _VERSIONS = ("jax", "jaxlib")
+_LONGEST_WARNING = 160
 
 
 class ModuleSubject:
@@ -169,6 +170,8 @@ class ArtifactSubject:
         facts["instructions"] = Quantity("instructions", artifact.module.num_instructions)
         if caveat := self._caveat():
             facts["caveat"] = caveat
+        if artifact.warnings:
+            facts["warning"] = "; ".join(map(_in_short, artifact.warnings))
         return facts
 
     def _caveat(self) -> str:
@@ -180,3 +183,9 @@ class ArtifactSubject:
         except TargetError:
             return ""
         return (chip.caveat or "") if chip is not None else ""
+
+
+def _in_short(warning: str) -> str:
+    """The first sentence of a warning, or as much of it as a head has room for."""
+    first = " ".join(warning.split()).partition(". ")[0]
+    return first if len(first) <= _LONGEST_WARNING else f"{first[:_LONGEST_WARNING]}..."

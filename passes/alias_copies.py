@@ -27,7 +27,7 @@ class CopyKind(StrEnum):
     BESIDE = "made beside the old value, which is still read"
     CARRIED = "carried by a loop"
     ITERATION = "in each iteration"
-    NOT_IN_PLACE = "not made in place"
+    NOT_IN_PLACE = "out of place"
     EXCHANGED = "the value of another argument"
     INTO = "made elsewhere"
     LAYOUT = "argument and result have different layouts"

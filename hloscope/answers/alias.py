@@ -217,7 +217,7 @@ def _copies(copies: Sequence[AliasCopy], top: int) -> Table:
             None if exact else _UNKNOWN_COPIES,
         )
         forced_by = ", ".join(copy.forced_by_names())
-        rows.append((moved, copy.leaf.path, copy.instruction.name, copy.why, forced_by or "-"))
+        rows.append((moved, copy.leaf.path, copy.instruction.name, forced_by or "-", copy.why))
     left = len(copies) - len(rows)
     return Table(
         "copies",
@@ -225,9 +225,9 @@ def _copies(copies: Sequence[AliasCopy], top: int) -> Table:
         (
             Column("copied", Unit.BYTES),
             Column("path", text=Text.PATH),
-            Column("copy", text=Text.NAME),
+            Column("copy", text=Text.NAME, spare=True),
+            Column("forced by", text=Text.NAME),
             Column("why"),
-            Column("forced by"),
         ),
         tuple(rows),
         f"and {left} more; --top 0 lists all" if left else "",

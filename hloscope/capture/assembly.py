@@ -19,7 +19,7 @@ from jax.sharding import Mesh
 from hloscope.capture import stages
 from hloscope.capture.artifact import Artifact
 from hloscope.capture.cache import ProgramCache, fingerprint
-from hloscope.capture.leaves import read_signature, with_shardings
+from hloscope.capture.leaves import mesh_axes, read_signature, with_shardings
 from hloscope.capture.locations import shorten_paths
 from hloscope.capture.request import CaptureRequest, SourceKind
 from hloscope.capture.step import Step
@@ -95,6 +95,7 @@ def build_artifact(
         with phase("read"):
             program = stages.read_program(lowered, compiled)
             signature = with_shardings(signature, compiled)
+            own_mesh = mesh_axes(compiled)
         artifact = Artifact(
             hlo_text=program.hlo_text,
             lowered_text=program.lowered_text,
@@ -105,6 +106,7 @@ def build_artifact(
             source="",
             name="",
             versions=versions,
+            mesh=own_mesh,
             flags={
                 **{name: shorten_paths(text) for name, text in flags.items()},
                 **{name: shorten_paths(str(value)) for name, value in used.items()},
@@ -124,7 +126,7 @@ def build_artifact(
         artifact,
         source=_describe(request),
         name=step.name or str(getattr(step.fn, "__name__", "step")),
-        mesh=dict(axes),
+        mesh=dict(axes) or artifact.mesh,
         jaxpr=lowered.jaxpr,
         jaxpr_note=lowered.jaxpr_note and shorten_paths(lowered.jaxpr_note),
         closed_over=lowered.closed_over,

@@ -18,7 +18,7 @@ from hloscope.errors import UsageError
 from hloscope.ir.argument_roles import find_updated, guess_roles
 from hloscope.ir.signature import InputLeaf, OutputLeaf, Role, Signature
 
-__all__ = ["check_roles", "read_signature", "with_shardings"]
+__all__ = ["check_roles", "mesh_axes", "read_signature", "with_shardings"]
 
 
 def check_roles(step: Step) -> None:
@@ -242,6 +242,22 @@ def _parameter_names(fn: Callable[..., Any], count: int) -> list[str]:
     rest = next((p.name for p in parameters if p.kind is p.VAR_POSITIONAL), "args")
     first = len(names)
     return names + [f"{rest}[{n - first}]" for n in range(first, count)]
+
+
+def mesh_axes(compiled: Any) -> dict[str, int]:
+    """Axes and sizes of the mesh that the arguments lie on, or else the results.
+
+    Empty where they name no mesh of several devices, or more than one.
+    """
+    for which in ("input_shardings", "output_shardings"):
+        meshes = {
+            tuple(sharding.mesh.shape.items())
+            for sharding in _shardings(compiled, which)
+            if isinstance(sharding, NamedSharding) and sharding.mesh.size > 1
+        }
+        if len(meshes) == 1:
+            return dict(meshes.pop())
+    return {}
 
 
 def _shardings(compiled: Any, which: str) -> list[Any]:

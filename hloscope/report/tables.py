@@ -147,6 +147,9 @@ def _fit(columns: Sequence[_Layout], width: int) -> list[_Layout]:
     if last.kind is Text.PLAIN and any(" " in cell for cell in last.cells):
         over = excess(column.width for column in kept)
         last.width -= min(max(over, 0), max(last.width - _NARROWEST_WRAPPED, 0))
+        least = sum(column.least for column in kept[:-1]) + _NARROWEST_WRAPPED
+        if least + len(_GAP) * (len(kept) - 1) <= width:
+            last.least = min(last.width, _NARROWEST_WRAPPED)
     for _ in range(excess(column.width for column in kept)):
         widest = max(kept, key=lambda column: column.width - column.least)
         if widest.width == widest.least:

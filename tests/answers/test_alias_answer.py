@@ -37,7 +37,7 @@ def test_a_changed_dtype_is_told_with_the_convert(fixtures_dir):
 
 def test_copies_are_listed_with_their_readers(fixtures_dir):
     report = recorded(fixtures_dir, "compiled", "today", "gpu_reuse_donate.hlo")
-    ((moved, path, copy, why, readers),) = table(report, "copies").rows
+    ((moved, path, copy, readers, why),) = table(report, "copies").rows
     assert (moved.value, path, copy, why) == (2 << 20, "a", "copy", "the old value is read later")
     assert readers == "loop_add_fusion, gemm_fusion_dot_general.1"
     ((size, result, argument, how),) = table(report, "missed").rows

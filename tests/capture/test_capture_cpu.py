@@ -198,6 +198,7 @@ def test_simulated_devices_share_a_mesh_that_the_step_builds(write_file):
     )
     assert artifact.devices == 4
     assert "num_partitions=4" in artifact.hlo_text.partition("\n")[0]
+    assert dict(artifact.mesh) == {"a": 2, "b": 2}
     assert "all-reduce" in artifact.hlo_text
     assert artifact.signature.inputs[0].dimensions == (8, 8)
     assert "'a', 'b'" in artifact.signature.inputs[0].sharding
