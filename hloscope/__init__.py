@@ -6,6 +6,7 @@ The public API, loaded on first use so that ``import hloscope`` costs nothing:
 * :func:`alias` says of every parameter whether a result takes its buffer, or why not;
 * :func:`audit` looks for nine classes of antipattern;
 * :func:`flops` counts products beside XLA's own cost analysis;
+* :func:`draw` makes a Graphviz picture of it;
 * :func:`dtypes` says in which types it multiplies, adds up and converts;
 * :func:`roofline` holds a program against a chip: a floor for its time;
 * :func:`memory` says what a program takes at its peak, and for what;
@@ -28,6 +29,7 @@ if TYPE_CHECKING:
         check,
         collectives,
         constants,
+        draw,
         dtypes,
         flops,
         load,
@@ -49,6 +51,7 @@ __all__ = [
     "check",
     "collectives",
     "constants",
+    "draw",
     "dtypes",
     "flops",
     "load",
@@ -66,6 +69,7 @@ _HOMES = {
     "check": "hloscope.api",
     "collectives": "hloscope.api",
     "constants": "hloscope.api",
+    "draw": "hloscope.api",
     "dtypes": "hloscope.api",
     "flops": "hloscope.api",
     "load": "hloscope.api",

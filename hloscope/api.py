@@ -16,13 +16,22 @@ from hloscope.pipeline.findings import Quantity, Report
 from hloscope.pipeline.loading import load_passes
 from hloscope.pipeline.rules import Limits
 from hloscope.pipeline.session import Session
-from hloscope.sources import Loadable, LoadOptions, Progress, Subject, list_modules, load
+from hloscope.sources import (
+    Loadable,
+    LoadOptions,
+    Progress,
+    Subject,
+    is_compiled_here,
+    list_modules,
+    load,
+)
 from hloscope.subjects import ArtifactSubject
 
 if TYPE_CHECKING:
     from hloscope.answers.flop_view import Grouping as FlopGrouping
     from hloscope.answers.roofline import Grouping
     from hloscope.chips import Chip
+    from hloscope.drawing.view import View
 
 __all__ = [
     "LoadOptions",
@@ -35,6 +44,7 @@ __all__ = [
     "collectives",
     "compare_remat",
     "constants",
+    "draw",
     "dtypes",
     "flops",
     "list_modules",
@@ -195,6 +205,78 @@ def collectives(
     subject = load(source, progress=progress, **options)
     session = _session(subject, progress, given=_given(_chip(subject, chip)))
     return report_collectives(session, subject, top=SHOWN if top is None else top)
+
+
+def draw(
+    source: Loadable = None,
+    *,
+    output: str | os.PathLike[str],
+    view: View | str | None = None,
+    around: str | None = None,
+    depth: int | None = None,
+    hops: int | None = None,
+    beside: Loadable = None,
+    progress: Progress | None = None,
+    **options: Unpack[LoadOptions],
+) -> Report:
+    """Draw a program with Graphviz.
+
+    Args:
+        source: As for :func:`load`.
+        output: The file to write; its ending says whether as ``.svg``, ``.png``
+            or ``.dot``.
+        view: ``remat``: what one layer keeps for its backward pass and what it
+            computes again; ``scope``, the default: the program by the names in
+            its code.
+        around: Name of an instruction, to draw its neighbourhood instead.
+        depth: Parts of a scope that tell one box from another, by default 2.
+        hops: How far around the instruction to go, by default 2.
+        beside: For ``remat``: the same step without rematerialization. Of an
+            architecture that has the choice it is compiled as well.
+        progress: As for :func:`load`.
+        **options: As for :func:`load`.
+
+    Returns:
+        What was drawn, and how much of the program.
+
+    Raises:
+        UsageError: The view, the instruction or the file's ending is none that
+            there is, the file cannot be written, or two arguments exclude each
+            other.
+        RenderError: No Graphviz is here, and the file is no ``.dot``.
+        Unavailable: The program has no backward pass for ``remat`` to show.
+        HloscopeError: As for :func:`load`.
+    """
+    from hloscope.answers.drawing import report_drawing
+    from hloscope.drawing.render import check_output
+    from hloscope.drawing.view import DrawingView, View, remat_settings
+
+    wanted = DrawingView.of(
+        view=view, around=around, depth=depth, hops=hops, beside=beside is not None
+    )
+    renderer = check_output(output)
+    arch, settings = options.get("arch"), options.get("settings") or {}
+    plain: LoadOptions | None = None
+    if wanted.view is View.REMAT and arch:
+        from hloscope.models import registry
+
+        names = [option.name for option in registry.get(arch).options]
+        chosen, without = remat_settings(names, settings)
+        options["settings"] = chosen
+        if without is not None and beside is None:
+            plain = {**options, "settings": without}
+    subject = load(source, progress=progress, **options)
+    session = _session(subject, progress)
+    other: Subject | None = None
+    if plain is not None:
+        other = load(None, progress=progress, **plain)
+    elif beside is not None:
+        same: LoadOptions = {}
+        if is_compiled_here(beside):
+            same = {**options, "arch": None, "preset": None, "settings": {}, "module": None}
+        other = load(beside, progress=progress, **same)
+    second = (_session(other, progress), other) if other is not None else None
+    return report_drawing((session, subject), wanted, output, beside=second, renderer=renderer)
 
 
 def dtypes(

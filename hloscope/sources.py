@@ -16,7 +16,15 @@ if TYPE_CHECKING:
     from hloscope.capture.request import OptionValue, Source
     from hloscope.ir.load import LoadedModule
 
-__all__ = ["LoadOptions", "Loadable", "Progress", "Subject", "list_modules", "load"]
+__all__ = [
+    "LoadOptions",
+    "Loadable",
+    "Progress",
+    "Subject",
+    "is_compiled_here",
+    "list_modules",
+    "load",
+]
 
 Subject = ArtifactSubject | ModuleSubject
 Loadable = str | os.PathLike[str] | Subject | None
@@ -89,6 +97,11 @@ def load(
         _refuse(options, _DUMP_OPTIONS, f"{text}, which holds one module")
         return ArtifactSubject(Artifact.load(text))
     return _read(text, options.get("module"), progress)
+
+
+def is_compiled_here(source: Loadable) -> bool:
+    """Whether a source is a step, which options of the compile apply to."""
+    return _step(source, {}) is not None
 
 
 def list_modules(

@@ -25,8 +25,9 @@ def collapse_scope(op_name: str, depth: int) -> str:
     """
     parts = _split(op_name.split(";")[0])
     named = []
-    # First stands the jitted function, last the primitive.
-    for part in parts[1:-1]:
+    # First stands the jitted function (before JAX 0.7 its `main`, too), last the primitive.
+    first = 2 if parts[1:2] == ["jit(main)"] else 1
+    for part in parts[first:-1]:
         inner = part
         while (match := _TRANSFORM.fullmatch(inner)) is not None:
             inner = match[1]

@@ -23,7 +23,8 @@ ALLOWED = {
     "subjects": {"errors", "chips", "ir", "pipeline", "capture"},
     "listings": {"pipeline", "models"},
     "targets": {"errors", "units", "chips", "pipeline", "capture"},
-    "answers": {"errors", "units", "chips", "ir", "pipeline", "passes"},
+    "drawing": {"errors", "units", "ir", "pipeline", "passes"},
+    "answers": {"errors", "units", "chips", "ir", "pipeline", "passes", "drawing"},
     "flop_models": {"ir", "pipeline", "passes"},
 }
 TOP = {"api", "sources", "cli", "__init__", "__main__"}  # these may import everything

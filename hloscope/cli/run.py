@@ -47,13 +47,14 @@ class _Root(LazyGroup):
         Entry(
             "collectives",
             "hloscope.cli.collectives",
-            "What devices send each other, and what is exposed.",
+            "What devices send each other, and what of it is exposed.",
         ),
         Entry("remat", "hloscope.cli.remat", "What is computed again, and what that spares."),
         Entry("alias", "hloscope.cli.alias", "Every parameter: whether a result has its buffer."),
         Entry(
             "constants", "hloscope.cli.constants", "What is baked in: size, contents, name, line."
         ),
+        Entry("draw", "hloscope.cli.draw", "Graphviz pictures of the program, for docs."),
         Entry("check", "hloscope.cli.check", "Checks for CI: exit 1 when one does not hold."),
         Entry("archs", "hloscope.cli.archs", "Architectures that --arch knows."),
         Entry("targets", "hloscope.cli.targets", "Chips to compile for; install or remove them."),

@@ -212,6 +212,8 @@ def test_the_convention_is_a_step_of_the_ways():
         ("jit(step)/transpose(jvp(down_0))/attention/dot_general", 2, "down_0/attention"),
         ("jit(step)/transpose(jvp(down_0))/attention/dot_general", 1, "down_0"),
         ("jit(s)/jvp()/while/body/closed_call/checkpoint/mlp/dot_general", 2, "mlp"),
+        ("jit(s)/jvp()/while/body/eval_jaxpr/checkpoint/mlp/dot_general", 2, "mlp"),
+        ("jit(s)/jit(main)/jvp(net)/mlp/dot_general", 2, "net/mlp"),
         ("jit(s)/a/vmap(jvp(b/c))/rematted_computation/d/dot_general", 9, "a/b/c/d"),
         ("jit(s)/vmap(BTNH,BSNH->BNTS)/dot_general;jit(s)/other/dot", 9, ""),
         ("jit(s)/dot_general", 2, ""),

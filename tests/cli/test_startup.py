@@ -3,7 +3,17 @@ import sys
 
 import pytest
 
-HEAVY = ("jax", "jaxlib", "flax", "numpy", "rich", "google.protobuf", "hloscope.models")
+HEAVY = (
+    "jax",
+    "jaxlib",
+    "flax",
+    "graphviz",
+    "networkx",
+    "numpy",
+    "rich",
+    "google.protobuf",
+    "hloscope.models",
+)
 
 PROBE = """
 import sys
@@ -32,6 +42,7 @@ def probe(*arguments):
         ["--version"],
         ["audit", "--help"],
         ["check", "--help"],
+        ["draw", "--help"],
         ["check", "donation", "--help"],
         ["targets", "--help"],
         ["targets", "install", "--help"],
