@@ -16,7 +16,7 @@ from hloscope.passes.live_ranges import LiveRanges
 from hloscope.passes.memory_spaces import Space
 from hloscope.passes.memory_use import HeldBuffer, MemoryUse
 from hloscope.passes.scopes import collapse_scope
-from hloscope.pipeline.audit import AuditSubject
+from hloscope.pipeline.audit import AuditSubject, trust_of
 from hloscope.pipeline.findings import Basis, Column, Quantity, Report, Table, Text, Unit
 from hloscope.pipeline.inputs import XlaMemory
 from hloscope.pipeline.session import Session
@@ -67,13 +67,16 @@ def report_memory(
     if chip is not None:
         memory = units.byte_size(chip.memory_bytes) if chip.memory_bytes else "memory unknown"
         header["chip"] = f"{chip.name} ({chip.title}): {memory}"
+    trust, missing = trust_of(session)
+    notes = [*_notes(session, use, block, chip, xla), *([missing] if missing else [])]
     return Report(
         command="memory",
         subject=subject.name,
         header=header,
         tables=tuple(tables),
+        trust=trust,
         summary=_summary(use, block, chip),
-        notes=tuple(_notes(session, use, block, chip, xla)),
+        notes=tuple(notes),
     )
 
 
