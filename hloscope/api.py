@@ -3,19 +3,18 @@
 from __future__ import annotations
 
 import os
-import time
-from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Unpack
 
+from hloscope.comparisons import compare_remat, survey_flops
 from hloscope.errors import UsageError
 from hloscope.pipeline.audit import audit as run_audit
 from hloscope.pipeline.checks import check as run_check
 from hloscope.pipeline.checks import find_check
 from hloscope.pipeline.config import Configuration, find_configuration, read_configuration
-from hloscope.pipeline.findings import Quantity, Report
+from hloscope.pipeline.findings import Report
 from hloscope.pipeline.loading import load_passes
 from hloscope.pipeline.rules import Limits
-from hloscope.pipeline.session import Session
+from hloscope.sessions import chip_of, given_chip, open_session
 from hloscope.sources import (
     Loadable,
     LoadOptions,
@@ -25,12 +24,10 @@ from hloscope.sources import (
     list_modules,
     load,
 )
-from hloscope.subjects import ArtifactSubject
 
 if TYPE_CHECKING:
     from hloscope.answers.flop_view import Grouping as FlopGrouping
     from hloscope.answers.roofline import Grouping
-    from hloscope.chips import Chip
     from hloscope.drawing.view import View
 
 __all__ = [
@@ -82,7 +79,7 @@ def audit(
     """
     chosen = _configured(config)
     subject = load(source, progress=progress, **options)
-    session = _session(subject, progress, chosen.limits if limits is None else limits)
+    session = open_session(subject, progress, chosen.limits if limits is None else limits)
     return run_audit(session, subject, config=chosen)
 
 
@@ -108,7 +105,7 @@ def alias(
     from hloscope.answers.alias import SHOWN, report_aliases
 
     subject = load(source, progress=progress, **options)
-    session = _session(subject, progress)
+    session = open_session(subject, progress)
     return report_aliases(session, subject, top=SHOWN if top is None else top)
 
 
@@ -146,7 +143,7 @@ def constants(
     if smallest is not None:
         limits = replace(limits, constant_bytes=smallest)
     subject = load(source, progress=progress, **options)
-    session = _session(subject, progress, limits)
+    session = open_session(subject, progress, limits)
     shown = SHOWN if top is None else top
     return report_constants(session, subject, top=shown, everything=everything)
 
@@ -176,7 +173,7 @@ def check(
     wanted = find_check(name)
     chosen = _configured(config)
     subject = load(source, progress=progress, **options)
-    return run_check(_session(subject, progress, chosen.limits), subject, wanted, config=chosen)
+    return run_check(open_session(subject, progress, chosen.limits), subject, wanted, config=chosen)
 
 
 def collectives(
@@ -203,7 +200,7 @@ def collectives(
     from hloscope.answers.collectives import SHOWN, report_collectives
 
     subject = load(source, progress=progress, **options)
-    session = _session(subject, progress, given=_given(_chip(subject, chip)))
+    session = open_session(subject, progress, given=given_chip(chip_of(subject, chip)))
     return report_collectives(session, subject, top=SHOWN if top is None else top)
 
 
@@ -266,7 +263,7 @@ def draw(
         if without is not None and beside is None:
             plain = {**options, "settings": without}
     subject = load(source, progress=progress, **options)
-    session = _session(subject, progress)
+    session = open_session(subject, progress)
     other: Subject | None = None
     if plain is not None:
         other = load(None, progress=progress, **plain)
@@ -275,7 +272,7 @@ def draw(
         if is_compiled_here(beside):
             same = {**options, "arch": None, "preset": None, "settings": {}, "module": None}
         other = load(beside, progress=progress, **same)
-    second = (_session(other, progress), other) if other is not None else None
+    second = (open_session(other, progress), other) if other is not None else None
     return report_drawing((session, subject), wanted, output, beside=second, renderer=renderer)
 
 
@@ -304,7 +301,7 @@ def dtypes(
 
     chosen = _configured(config)
     subject = load(source, progress=progress, **options)
-    session = _session(subject, progress, chosen.limits)
+    session = open_session(subject, progress, chosen.limits)
     return report_dtypes(session, subject, top=SHOWN if top is None else top, config=chosen)
 
 
@@ -356,49 +353,7 @@ def flops(
 
     view = FlopView.of(by=by, depth=depth, top=top, causal=causal, everything=everything)
     subject = load(source, progress=progress, **options)
-    return report_flops(_session(subject, progress), subject, view)
-
-
-def survey_flops(
-    *, causal: str = "full", progress: Progress | None = None, **options: Unpack[LoadOptions]
-) -> Report:
-    """Count every one of hloscope's architectures, in one table.
-
-    Args:
-        causal: As for :func:`flops`.
-        progress: As for :func:`load`; each architecture begins with a note.
-        **options: As for :func:`load`, without an architecture.
-
-    Returns:
-        A report with one row for each; its ``failures`` name those that failed.
-
-    Raises:
-        HloscopeError: The target cannot be compiled for, or an option is wrong.
-    """
-    from hloscope.answers.flop_answers import Answers, find_answers
-    from hloscope.answers.flop_survey import survey_flops as survey
-    from hloscope.answers.flop_view import FlopView
-    from hloscope.capture.request import CaptureRequest, Source, SourceKind
-    from hloscope.models import registry
-
-    view = FlopView.of(by=None, depth=1, top=None, causal=causal, everything=False)
-    target, preset = options.get("target") or "cpu", options.get("preset") or "small"
-    # What is wrong for all of them is no row of each.
-    request = CaptureRequest(Source(SourceKind.ARCH, ""), target, mesh=options.get("mesh") or {})
-    request.parsed_target()
-
-    def answer(name: str) -> Answers:
-        if progress is not None:
-            progress(name, None, name)
-        started = time.perf_counter()
-        chosen: LoadOptions = {**options, "arch": name}
-        subject = load(None, progress=progress, **chosen)
-        found = find_answers(_session(subject, progress), view.causal)
-        if progress is not None:
-            progress(name, time.perf_counter() - started)
-        return found
-
-    return survey(registry.names(), answer, {"target": target, "preset": preset})
+    return report_flops(open_session(subject, progress), subject, view)
 
 
 def roofline(
@@ -436,7 +391,7 @@ def roofline(
             hint=f"Choose one of {', '.join(Grouping)}.",
         ) from None
     subject = load(source, progress=progress, **options)
-    session = _session(subject, progress, given={Chip: chip_for(subject, chip)})
+    session = open_session(subject, progress, given={Chip: chip_for(subject, chip)})
     return report_roofline(session, subject, by=grouping, top=SHOWN if top is None else top)
 
 
@@ -474,8 +429,8 @@ def memory(
     from hloscope.passes.memory_use import MemoryUse
 
     subject = load(source, progress=progress, **options)
-    known = _chip(subject, chip)
-    session = _session(subject, progress, given=_given(known))
+    known = chip_of(subject, chip)
+    session = open_session(subject, progress, given=given_chip(known))
     report = report_memory(session, subject, at=at, top=SHOWN if top is None else top)
     if plot is not None:
         picture = plot_memory(
@@ -516,90 +471,11 @@ def remat(
     from hloscope.answers.remat import SHOWN, report_remat
 
     subject = load(source, progress=progress, **options)
-    session = _session(subject, progress)
+    session = open_session(subject, progress)
     return report_remat(session, subject, top=SHOWN if top is None else top)
-
-
-def compare_remat(
-    policies: Sequence[str],
-    *,
-    chip: str | None = None,
-    progress: Progress | None = None,
-    **options: Unpack[LoadOptions],
-) -> Report:
-    """Compile an architecture with each policy, and name the cheapest that fits the chip.
-
-    Args:
-        policies: Values of the architecture's ``remat`` option.
-        chip: Name of the chip that it should fit; by default the target's.
-        progress: As for :func:`load`; each policy begins with a note.
-        **options: As for :func:`load`; ``arch`` is needed.
-
-    Raises:
-        UsageError: No architecture is named, or it has no such option.
-        TargetError: There is no such chip.
-        HloscopeError: The target cannot be compiled for.
-    """
-    from hloscope.answers.remat_ladder import compare_policies
-    from hloscope.answers.roofline import named_chip
-    from hloscope.capture.request import CaptureRequest, Source, SourceKind
-    from hloscope.models import registry
-
-    arch = options.get("arch")
-    if not arch:
-        raise UsageError(
-            "policies are compared for an architecture", hint="Give --arch NAME in place of SOURCE."
-        )
-    target, preset = options.get("target") or "cpu", options.get("preset") or "small"
-    spec = registry.get(arch)
-    for policy in policies:
-        spec.check({"remat": policy})
-    request = CaptureRequest(Source(SourceKind.ARCH, arch), target, mesh=options.get("mesh") or {})
-    known = named_chip(chip) if chip is not None else request.parsed_target().chip
-
-    def open_session(policy: str) -> tuple[Session, float | None]:
-        if progress is not None:
-            progress(f"remat={policy}", None, f"remat={policy}")
-        started = time.perf_counter()
-        settings = {**(options.get("settings") or {}), "remat": policy}
-        chosen: LoadOptions = {**options, "settings": settings}
-        subject = load(None, progress=progress, **chosen)
-        if progress is not None:
-            progress(f"remat={policy}", time.perf_counter() - started)
-        timings = subject.artifact.timings if isinstance(subject, ArtifactSubject) else {}
-        return _session(subject, progress), timings.get("compile")
-
-    facts: dict[str, str | Quantity] = {"target": target, "preset": preset}
-    return compare_policies(list(policies), open_session, facts, known, arch)
-
-
-def _chip(subject: Subject, name: str | None) -> Chip | None:
-    """The chip that is named, else the subject's own, if it says one."""
-    from hloscope.answers.roofline import chip_for, is_chip_known
-
-    return chip_for(subject, name) if name is not None or is_chip_known(subject) else None
-
-
-def _given(chip: Chip | None) -> Mapping[type, object]:
-    from hloscope.chips import Chip
-
-    return {} if chip is None else {Chip: chip}
 
 
 def _configured(config: Configured) -> Configuration:
     if config is None:
         return Configuration()
     return config if isinstance(config, Configuration) else project_configuration(config)
-
-
-def _session(
-    subject: Subject,
-    progress: Progress | None,
-    limits: Limits | None = None,
-    given: Mapping[type, object] | None = None,
-) -> Session:
-    load_passes()
-    everything: dict[type, object] = dict(given or {})
-    if limits is not None:
-        everything[Limits] = limits
-    return Session(subject, given=everything, progress=progress)

@@ -49,7 +49,11 @@ class _Root(LazyGroup):
             "hloscope.cli.collectives",
             "What devices send each other, and what of it is exposed.",
         ),
-        Entry("remat", "hloscope.cli.remat", "What is computed again, and what that spares."),
+        Entry(
+            "remat",
+            "hloscope.cli.remat",
+            "What is computed again, what that spares, and what it costs.",
+        ),
         Entry("alias", "hloscope.cli.alias", "Every parameter: whether a result has its buffer."),
         Entry(
             "constants", "hloscope.cli.constants", "What is baked in: size, contents, name, line."

@@ -237,7 +237,7 @@ def captured(monkeypatch):
             raise CaptureError("the step could not be compiled", phase="compile")
         return artifact()
 
-    monkeypatch.setattr("hloscope.api.load", load)
+    monkeypatch.setattr("hloscope.comparisons.load", load)
     return calls
 
 
