@@ -23,6 +23,9 @@ SMOKE = [
     # Next to nothing but tables of pointers lies outside the core: a few more or less.
     pytest.param("unet", "v5e", "smoke", 0.002, 0.001, marks=pytest.mark.slow),
     ("causal_transformer", "v5e", "smoke", 0.05, 0.001),
+    pytest.param("hierarchical_mmdit", "cpu", "smoke", 1e-3, None, marks=pytest.mark.slow),
+    pytest.param("hierarchical_mmdit", "h100", "smoke", 0.03, 0.02, marks=pytest.mark.slow),
+    pytest.param("hierarchical_mmdit", "v5e", "smoke", 0.03, 0.001, marks=pytest.mark.slow),
 ]
 SMALL = [
     ("unet", "cpu", "small", 1e-5, None),
@@ -34,6 +37,8 @@ SMALL = [
 MINUTES = [  # to compile; only where the environment asks for everything
     ("unet", "v5e:2x2", "small", 0.001, 1e-4),
     ("causal_transformer", "v5e:2x2", "small", 0.001, 1e-4),
+    ("hierarchical_mmdit", "cpu", "small", 1e-5, None),
+    ("hierarchical_mmdit", "h100", "small", 0.001, 1e-4),
 ]
 
 
@@ -69,7 +74,7 @@ def test_training_steps_agree_with_memory_analysis(
     not os.environ.get(EVERYTHING), reason=f"compiles for minutes: set {EVERYTHING} to run it"
 )
 @pytest.mark.parametrize(("arch", "target", "preset", "temporaries", "peak"), MINUTES)
-def test_steps_over_several_chips_agree_with_memory_analysis(
+def test_steps_that_compile_for_minutes_agree_with_memory_analysis(
     arch, target, preset, temporaries, peak, capture_arch, session_of
 ):
     agrees(capture_arch(arch, target, preset), session_of, target, temporaries, peak)
