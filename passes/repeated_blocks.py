@@ -83,7 +83,7 @@ def find_repeated_blocks(graph: CallGraph, execution: Execution) -> RepeatedBloc
     if times is None:
         return RepeatedBlocks(1, total, 0, None)
     chosen = [members for members in groups.values() if _is_about_a_multiple(len(members), times)]
-    example = max(chosen, key=lambda members: members[0].shape.bytes)
+    example = max(chosen, key=lambda m: (m[0].location is not None, m[0].shape.bytes))
     repeated = sum(len(members) * (1 + _inside(members[0], sizes)) for members in chosen)
     return RepeatedBlocks(times, total, repeated, example[0])
 

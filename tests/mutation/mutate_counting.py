@@ -272,9 +272,15 @@ MUTANTS = (
         edits=[
             ("row.count.without_masked_pairs()", "row.count"),
             ("return self.count.recomputed_flops", "return 0"),
-            ('_REMATTED in first.split("/")', "True"),
-            ("if _XLA_CLONE.fullmatch(instruction.name)", "if False"),
             ("return shared_by_groups(count, groups)", "return count"),
+        ],
+    ),
+    *_in(
+        "step_parts.py",
+        "flops/test_ledger.py",
+        edits=[
+            ('component in first.split("/")', "True"),
+            ("is_xla_clone(instruction) or is_replay(instruction)", "is_replay(instruction)"),
         ],
     ),
     *_in(
