@@ -157,7 +157,11 @@ def find_live_ranges(module: Module, graph: CallGraph) -> LiveRanges:
         Unavailable: The module is not scheduled, so nothing says what lives when.
     """
     if not module.is_scheduled:
-        raise Unavailable("the module is not scheduled, so nothing says what lives when")
+        raise Unavailable(
+            "the module is not scheduled, so nothing says what lives when",
+            hint="Take the module that XLA finished with: compiled.as_text(), or the dump's "
+            "after_optimizations.",
+        )
     with paused_collection():
         return _lay_out(module, graph)
 

@@ -317,7 +317,8 @@ def _missing(path: Path) -> InputError:
         except OSError:
             names = []
         near = get_close_matches(path.name, names, n=3, cutoff=0.5)
-        hint = f"Did you mean {', '.join(near)}?" if near else f"Look into {folder}."
+        where = "the current folder" if str(folder) == "." else folder
+        hint = f"Did you mean {', '.join(near)}?" if near else f"Look into {where}."
     else:
         hint = f"There is no folder {path.parent}; {folder} exists."
     return InputError("there is no such file", place=str(path), hint=hint)
