@@ -56,6 +56,10 @@ class Limits:
         memory_share: Share (0..1) of the peak from which one array is much of it.
         residual_share: Share (0..1) of the peak from which what is kept for the
             backward pass is most of it.
+        attention_keys: Keys that each query meets from which scores in memory are
+            worth a finding.
+        padding_share: Share (0..1) of the step's floor, padding included, from which
+            multiplying the padding of tiles is worth a finding.
     """
 
     constant_bytes: int = 1 << 20
@@ -74,6 +78,8 @@ class Limits:
     repeated_instructions: int = 1000
     warning_share: float = 0.05
     error_share: float = 0.25
+    attention_keys: int = 512
+    padding_share: float = 0.02
 
     def severity(self, share: float) -> Severity:
         """How much something matters that is this share (0..1) of the step."""

@@ -1,0 +1,106 @@
+"""HS502."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+
+from hloscope.chips import Chip, ChipKind
+from hloscope.passes.finding_sites import instruction_site
+from hloscope.passes.flops.ledger import FlopLedger
+from hloscope.passes.masked_products import MaskedProduct, MaskedProducts
+from hloscope.pipeline.findings import Basis, Category, Finding, Quantity, Unit
+from hloscope.pipeline.rules import Limits, rule
+
+__all__ = ["dense_ragged_dot"]
+
+_MODEL = "each row belongs to one group"
+_ONCE = "; each branch taken, loops of unknown length run once"
+
+
+@rule("HS502", "dense-ragged-dot", Category.REDUNDANT_WORK)
+def dense_ragged_dot(
+    masked: MaskedProducts, ledger: FlopLedger, chip: Chip | None, limits: Limits
+) -> Iterator[Finding]:
+    """Finds ragged products that multiply every row with every group's weights, behind a mask.
+
+    What it does:
+        Looks for products of which one side is a masked copy of the rows for each group:
+        ``select(start <= position < end, rows, 0)``, as JAX writes ``jax.lax.ragged_dot``
+        on CPUs, XLA on GPUs, and both for the gradient of the weights. The FLOPs of
+        the product over its number of groups are what a grouped product needs, as each row
+        belongs to one group; the rest multiplies zeros. It is summed by source line, and listed
+        from ``product_flops_share`` (1%) of the program's product FLOPs on. Grouped
+        kernels, and products that a TPU's compiler marks as ragged, are not found. The
+        masked copies themselves move through memory besides.
+
+    Why it costs:
+        With eight experts seven eighths of the multiplications are by zero, and the rows
+        are copied eight times. The more experts, the more is lost: what a mixture of experts
+        is meant to save is all spent again.
+
+    Example:
+            out = jax.lax.ragged_dot(tokens, experts, group_sizes)   # on a GPU: dense
+
+    Use instead:
+        A grouped kernel: on a TPU ``ragged_dot`` forward or Pallas' megablox ``gmm``; on a
+        GPU a Pallas or Triton grouped product. Where each expert takes a fixed number of
+        tokens, a batched product over gathered tokens needs no mask:
+
+            slots = tokens[routing]                                  # [experts, capacity, d]
+            out = jnp.einsum("ecd,edf->ecf", slots, experts)
+    """
+    total = ledger.total.nominal
+    lines: dict[object, list[MaskedProduct]] = {}
+    for product in masked.rows:
+        location = product.row.instruction.location
+        place = (location.file, location.line) if location else product.row.instruction.op_name
+        lines.setdefault(place or product.row.instruction, []).append(product)
+    for products in lines.values():
+        dense = sum(product.row.nominal for product in products)
+        wasted = dense - sum(product.useful_flops for product in products)
+        if total and wasted >= limits.product_flops_share * total:
+            yield _finding(products, wasted, dense, total, chip, limits)
+
+
+def _finding(
+    products: Sequence[MaskedProduct],
+    wasted: int,
+    dense: int,
+    total: int,
+    chip: Chip | None,
+    limits: Limits,
+) -> Finding:
+    worst = max(products, key=lambda product: product.row.nominal)
+    exact = all(product.row.times.exact is not None for product in products)
+    model = _MODEL if exact else _MODEL + _ONCE
+    cost = Quantity("FLOPs on zeros", wasted, Unit.FLOPS, Basis.MODELLED, model)
+    many = f"{len(products)} ragged products run" if len(products) > 1 else "a ragged product runs"
+    notes = [f"largest: {worst.row.instruction.name}, masked by {worst.mask.name}"]
+    if worst.row.chain:
+        notes.append(f"reached through {worst.row.chain}")
+    return Finding(
+        code="HS502",
+        name="dense-ragged-dot",
+        category=Category.REDUNDANT_WORK,
+        severity=limits.severity(wasted / total),
+        message=f"{many} over all groups, with the rows of the others masked",
+        site=instruction_site(worst.row.instruction),
+        evidence=(
+            cost,
+            Quantity("share of product FLOPs", wasted / total, Unit.SHARE, Basis.MODELLED, model),
+            Quantity("dense over useful", dense / (dense - wasted), Unit.RATIO),
+            Quantity("groups", worst.groups),
+        ),
+        cost=cost,
+        fix=_fix(chip),
+        notes=tuple(notes),
+    )
+
+
+def _fix(chip: Chip | None) -> str:
+    fixed = "or gather a fixed number of rows for each group and use a batched product"
+    if chip is not None and chip.kind is ChipKind.TPU:
+        return f"Use a grouped kernel (megablox gmm and tgmm), {fixed}."
+    if chip is not None and chip.kind is ChipKind.GPU:
+        return f"Use a grouped kernel written in Pallas or Triton, {fixed}."
+    return f"Use a grouped kernel on the chip that it runs on, {fixed}."
