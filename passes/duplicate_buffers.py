@@ -9,6 +9,7 @@ from hloscope.ir import Computation, Instruction
 from hloscope.passes.buffer_kinds import BufferKind
 from hloscope.passes.buffers import Buffer
 from hloscope.passes.memory_use import HeldBuffer, MemoryUse
+from hloscope.passes.value_classes import distinguishing_attributes
 from hloscope.pipeline.analyses import analysis
 
 __all__ = ["DuplicateBuffers", "find_duplicate_buffers"]
@@ -17,7 +18,6 @@ _NEVER_SAME = frozenset(("custom-call", "infeed", "parameter", "recv", "rng", "w
 _COPIES = frozenset(
     ("bitcast", "copy", "copy-done", "copy-start", "get-tuple-element", "opt-barrier")
 )
-_IGNORED = frozenset(("backend_config", "calls", "metadata", "frontend_attributes"))
 
 
 @dataclass(frozen=True, slots=True)
@@ -84,15 +84,8 @@ class _Prints:
             operands,
             str(source.shape),
             place,
-            self.attributes(source),
+            distinguishing_attributes(source),
             self.body(source.callee("calls")) if source.opcode == "fusion" else None,
-        )
-
-    def attributes(self, instruction: Instruction) -> Hashable:
-        return tuple(
-            (key, value)
-            for key, value in sorted(instruction.attributes.items())
-            if key not in _IGNORED
         )
 
     def body(self, computation: Computation | None) -> Hashable:
@@ -107,7 +100,7 @@ class _Prints:
                     str(i.shape),
                     i.payload,
                     tuple(operand.index for operand in i.operands),
-                    self.attributes(i),
+                    distinguishing_attributes(i),
                     # A fusion in a fusion is compared by name: this errs on the quiet side.
                     i.attributes.get("calls"),
                 )

@@ -47,6 +47,9 @@ class Limits:
         repeated_share: Share (0..1) of a program's instructions from which blocks
             that are spelled out again and again are worth a finding.
         repeated_instructions: Instructions of a program from which that matters.
+        launch_share: Share (0..1) of the step's time from which what loops spend on
+            launching is worth a finding.
+        loop_launches: Kernels that a loop launches in a step from which that matters.
         warning_share: Share (0..1) of the step, in the measure that a rule is
             about, from which a finding is a warning and no longer a note.
         error_share: The same for an error.
@@ -76,6 +79,8 @@ class Limits:
     quantized_flops_per_byte: float = 500.0
     repeated_share: float = 0.5
     repeated_instructions: int = 1000
+    launch_share: float = 0.1
+    loop_launches: int = 1000
     warning_share: float = 0.05
     error_share: float = 0.25
     attention_keys: int = 512

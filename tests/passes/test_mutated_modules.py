@@ -11,6 +11,7 @@ from hloscope.chips import CHIPS
 from hloscope.errors import HloscopeError
 from hloscope.ir import parse_text
 from hloscope.passes.aliasing import Aliasing
+from hloscope.passes.duplicate_products import DuplicateProducts
 from hloscope.passes.flops.elementwise import ElementwiseLedger
 from hloscope.passes.heap_block import HeapBlock
 from hloscope.passes.layout_changes import LayoutChanges
@@ -21,6 +22,7 @@ from hloscope.passes.operand_dtypes import OperandDtypes
 from hloscope.passes.residuals import Residuals
 from hloscope.passes.roofline import Roofline
 from hloscope.passes.score_traffic import ScoreTraffic
+from hloscope.passes.step_invariance import StepInvariance
 from hloscope.pipeline.findings import Trust
 from hloscope.pipeline.session import AnalysisFailedError
 
@@ -89,7 +91,10 @@ def test_a_mutated_module_is_answered_or_refused_by_type(fixtures_dir, session_o
     except HloscopeError:
         return
     memory = (MemoryUse, HeapBlock, Residuals)
-    redundant = (ScoreTraffic, MatrixPadding, MaskedProducts, LayoutChanges)
+    redundant = (
+        *(ScoreTraffic, MatrixPadding, MaskedProducts, LayoutChanges),
+        *(StepInvariance, DuplicateProducts),
+    )
     others = (Aliasing, OperandDtypes, ElementwiseLedger, Roofline)
     for wanted in (Trust, *others, *memory, *redundant):
         with contextlib.suppress(HloscopeError):
