@@ -13,6 +13,7 @@ from hloscope.ir.jaxpr_promotions import JaxprPromotions
 from hloscope.ir.named_points import NamedPoints
 from hloscope.pipeline.findings import Quantity, Unit
 from hloscope.pipeline.inputs import (
+    CompilerSetup,
     CompileTimes,
     KnownLiteral,
     KnownLiterals,
@@ -66,6 +67,7 @@ class ModuleSubject:
             ClosedOver: Unavailable("a bare module comes without the arrays that its step held"),
             JaxprCount: Unavailable("a bare module comes without the jaxpr that it was made of"),
             CompileTimes: Unavailable("a bare module does not say how long its compile took"),
+            CompilerSetup: Unavailable("a bare module does not say how it was compiled"),
             JaxprPromotions: Unavailable("a bare module comes without its jaxpr"),
             LoweredModule: LoweredModule(self._read_lowered)
             if self._read_lowered is not None
@@ -134,6 +136,7 @@ class ArtifactSubject:
         found[CompileTimes] = CompileTimes(
             *(artifact.timings.get(phase) for phase in ("trace", "lower", "compile"))
         )
+        found[CompilerSetup] = CompilerSetup(artifact.slow_folds, artifact.persistent_cache)
         if artifact.mesh:
             found[MeshAxes] = MeshAxes(artifact.mesh)
         try:

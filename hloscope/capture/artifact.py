@@ -19,6 +19,7 @@ from typing import TYPE_CHECKING, Any
 
 from hloscope.errors import InputError
 from hloscope.ir.closed_over import ChangedArray, ClosedOver, ClosedOverArray
+from hloscope.ir.compiler_log import SlowFold, slow_folds_from_document
 from hloscope.ir.jaxpr_count import JaxprCount, JaxprFlops, JaxprSite, UncountedPrimitive
 from hloscope.ir.jaxpr_promotions import JaxprPromotions
 from hloscope.ir.named_points import NamedPoints
@@ -112,6 +113,9 @@ class Artifact:
         promotions_note: Why that is not known.
         named_points: The values that the step names for remat policies, or ``None``.
         named_points_note: Why they are not known.
+        slow_folds: What XLA warned of folding slowly, or ``None`` where nobody listened.
+        persistent_cache: Whether the program that the step is from sets up JAX's
+            compilation cache; ``None`` where there is no such program.
         warnings: What JAX warned of while tracing and lowering.
         source: What the user asked for, in words.
         name: The step's name.
@@ -144,6 +148,8 @@ class Artifact:
     promotions_note: str | None = None
     named_points: NamedPoints | None = None
     named_points_note: str | None = None
+    slow_folds: tuple[SlowFold, ...] | None = None
+    persistent_cache: bool | None = None
     warnings: tuple[str, ...] = ()
     cached: bool = field(default=False, compare=False)
 
@@ -257,6 +263,10 @@ class Artifact:
             if self.named_points is None
             else dataclasses.asdict(self.named_points),
             "named_points_note": self.named_points_note,
+            "slow_folds": None
+            if self.slow_folds is None
+            else [dataclasses.asdict(fold) for fold in self.slow_folds],
+            "persistent_cache": self.persistent_cache,
             "warnings": list(self.warnings),
             "signature": dataclasses.asdict(self.signature),
         }
@@ -338,6 +348,9 @@ def _from_document(document: Any, hlo_text: str, lowered: str | None, place: str
             named_points_note=_BEFORE_NAMED_POINTS
             if version < 4
             else document["named_points_note"],
+            # Files of format 4 from before the compiler was listened to have neither.
+            slow_folds=slow_folds_from_document(document.get("slow_folds")),
+            persistent_cache=_flag(document.get("persistent_cache")),
             warnings=tuple(_text(item) for item in document["warnings"]),
         )
     except (KeyError, TypeError, ValueError, AttributeError) as error:
@@ -460,6 +473,12 @@ def _jaxpr_flops(data: Mapping[str, Any]) -> JaxprFlops:
 def _text(value: Any) -> str:
     if not isinstance(value, str):
         raise TypeError(f"{value!r} where text is expected")
+    return value
+
+
+def _flag(value: Any) -> bool | None:
+    if value is not None and not isinstance(value, bool):
+        raise TypeError(f"{value!r} where true or false is expected")
     return value
 
 

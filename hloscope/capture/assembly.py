@@ -24,6 +24,7 @@ from hloscope.capture.locations import shorten_paths
 from hloscope.capture.request import CaptureRequest, SourceKind
 from hloscope.capture.step import Step
 from hloscope.chips import ChipKind, Target
+from hloscope.ir.compiler_log import SlowFold, read_slow_folds
 
 __all__ = ["build_artifact"]
 
@@ -46,6 +47,7 @@ def build_artifact(
     *,
     phase: Callable[[str], AbstractContextManager[None]],
     plugins: Mapping[str, str],
+    compiler_log: Path,
     programs: ProgramCache | None,
 ) -> Artifact:
     """Trace, lower, compile and read ``step``; a program known from before is not compiled.
@@ -59,6 +61,7 @@ def build_artifact(
         axes: The mesh's axes and sizes.
         phase: Reports the beginning and the end of a phase.
         plugins: Versions of the compile-only plug-ins in use.
+        compiler_log: Where what XLA says while compiling is kept.
         programs: Programs that were compiled before, or ``None`` to compile anew.
 
     Raises:
@@ -89,9 +92,10 @@ def build_artifact(
             known, timings={**known.timings, **lowered.timings}, cached=True
         )
     else:
-        compiled, seconds, used = stages.compile_step(
-            lowered, request.compiler_options, devices, target.text, phase
-        )
+        with stages.standard_error_in(compiler_log):
+            compiled, seconds, used = stages.compile_step(
+                lowered, request.compiler_options, devices, target.text, phase
+            )
         with phase("read"):
             program = stages.read_program(lowered, compiled)
             signature = with_shardings(signature, compiled)
@@ -118,6 +122,7 @@ def build_artifact(
             xla_memory_note=program.xla_memory_note,
             literals=program.literals,
             literals_note=program.literals_note,
+            slow_folds=_slow_folds(compiler_log),
         )
     messages = list(lowered.warnings)
     if stages.TRITON_PRODUCTS in artifact.flags.keys() - request.compiler_options.keys():
@@ -140,6 +145,13 @@ def build_artifact(
     if programs is not None and known is None:
         programs.put(key, artifact)
     return artifact
+
+
+def _slow_folds(compiler_log: Path) -> tuple[SlowFold, ...] | None:
+    """What XLA warned of, unless the environment keeps it from saying errors."""
+    if os.environ.get("TF_CPP_MIN_LOG_LEVEL", "") > "2":
+        return None
+    return read_slow_folds(compiler_log.read_text(errors="replace"))
 
 
 def _versions(plugins: Mapping[str, str]) -> dict[str, str]:

@@ -26,7 +26,7 @@ from hloscope.capture.request import CaptureRequest
 from hloscope.chips import ChipKind, Target
 from hloscope.errors import CaptureError, HloscopeError, InputError, TargetError, UsageError
 
-__all__ = ["FACTS", "RESULT", "PhaseEvent", "Progress", "run_worker"]
+__all__ = ["COMPILER_LOG", "FACTS", "RESULT", "PhaseEvent", "Progress", "run_worker"]
 
 _FATAL = re.compile(r"\s*F\d{4} |.*Check fail")
 """How Google's logging begins the line on which a process gives up."""
@@ -36,6 +36,9 @@ RESULT = "artifact.hloscope"
 
 FACTS = "facts.json"
 """What the parent has to know beside it: whether it was cached, and which files it read."""
+
+COMPILER_LOG = "compiler.log"
+"""What the worker's compiler says on standard error while it compiles."""
 
 _TAIL_BYTES = 64 * 1024
 _TAIL_LINES = 20
@@ -262,6 +265,12 @@ class _Worker:
             hint="Give it more with --timeout, or try a smaller preset first.",
         )
 
+    def _compiler_log(self) -> bytes:
+        """The end of what the compiler said before it took the process down."""
+        with contextlib.suppress(OSError):
+            return (self._folder / COMPILER_LOG).read_bytes()[-_TAIL_BYTES:]
+        return b""
+
     def _crash(self, code: int) -> CaptureError:
         if code < 0:
             try:
@@ -270,7 +279,7 @@ class _Worker:
                 how = f"died of signal {-code}"
         else:
             how = f"ended with exit code {code}"
-        every = self._tail.decode(errors="replace").splitlines()
+        every = (self._tail + self._compiler_log()).decode(errors="replace").splitlines()
         # What failed is often said before a stack of frames that nobody can read.
         reason = [line for line in every[:-_TAIL_LINES] if _FATAL.match(line)][-1:]
         lines = reason + every[-_TAIL_LINES:]

@@ -5,11 +5,14 @@ from __future__ import annotations
 import contextlib
 import hashlib
 import io
+import os
+import sys
 import time
 import warnings
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
 
 import jax
@@ -40,6 +43,7 @@ __all__ = [
     "lower_step",
     "program_digest",
     "read_program",
+    "standard_error_in",
 ]
 
 TRITON_PRODUCTS = "xla_gpu_enable_triton_gemm"
@@ -282,6 +286,29 @@ def compile_step(
             "devices. A step that builds its own mesh takes `devices`.",
         )
     return compiled, timings["compile"], options
+
+
+@contextlib.contextmanager
+def standard_error_in(file: Path) -> Iterator[None]:
+    """Keep what the process, XLA included, says on standard error in a file, and say it after.
+
+    It is written there at once, so that it outlives a compiler that takes the
+    process down.
+    """
+    sys.stderr.flush()
+    before = os.dup(2)
+    try:
+        with file.open("wb") as log:
+            os.dup2(log.fileno(), 2)
+        try:
+            yield
+        finally:
+            sys.stderr.flush()
+            os.dup2(before, 2)
+            with contextlib.suppress(OSError):
+                os.write(2, file.read_bytes())
+    finally:
+        os.close(before)
 
 
 def _compile(lowered: Lowered, options: Mapping[str, OptionValue]) -> Any:

@@ -8,6 +8,7 @@ JSON each; the other ends when the parent does, and so does this process.
 from __future__ import annotations
 
 import contextlib
+import dataclasses
 import json
 import os
 import sys
@@ -18,7 +19,7 @@ from pathlib import Path
 from typing import Any
 
 from hloscope.capture.dependencies import Recorder
-from hloscope.capture.run import FACTS, RESULT
+from hloscope.capture.run import COMPILER_LOG, FACTS, RESULT
 from hloscope.errors import CaptureError, HloscopeError
 
 
@@ -88,6 +89,7 @@ def _capture(message: dict[str, Any], folder: Path, events: Events, recorder: Re
         from hloscope.capture import jax_private, locations
         from hloscope.capture.devices import device_mesh, target_devices
         from hloscope.capture.loading import import_root, load_step
+        from hloscope.capture.persistent_cache import has_persistent_cache
         from hloscope.capture.request import CaptureRequest, SourceKind
 
         request = CaptureRequest.from_json(message["request"])
@@ -119,6 +121,9 @@ def _capture(message: dict[str, Any], folder: Path, events: Events, recorder: Re
     with events.during("import"):
         sys.path.insert(0, str(Path.cwd()))
         step = load_step(request, devices, mesh)
+        persistent = None
+        if request.source.kind is not SourceKind.ARCH:
+            persistent = has_persistent_cache()
 
     from hloscope.capture.assembly import build_artifact
     from hloscope.capture.cache import ProgramCache
@@ -133,8 +138,10 @@ def _capture(message: dict[str, Any], folder: Path, events: Events, recorder: Re
         axes,
         phase=events.during,
         plugins=message["plugin_versions"],
+        compiler_log=folder / COMPILER_LOG,
         programs=None if cache is None else ProgramCache(Path(cache)),
     )
+    artifact = dataclasses.replace(artifact, persistent_cache=persistent)
     artifact.save(folder / RESULT)
     facts = {"cached": artifact.cached, "files": recorder.finish()}
     (folder / FACTS).write_text(json.dumps(facts))

@@ -12,9 +12,11 @@ from functools import cached_property
 
 from hloscope.errors import HloscopeError, Unavailable
 from hloscope.ir import Module
+from hloscope.ir.compiler_log import SlowFold
 
 __all__ = [
     "CompileTimes",
+    "CompilerSetup",
     "KnownLiteral",
     "KnownLiterals",
     "LoweredModule",
@@ -37,6 +39,20 @@ class CompileTimes:
     trace: float | None
     lower: float | None
     compile: float | None
+
+
+@dataclass(frozen=True, slots=True)
+class CompilerSetup:
+    """What is known of a compile beside its result and its time.
+
+    Attributes:
+        slow_folds: What XLA warned of folding slowly; ``None`` where nobody listened.
+        persistent_cache: Whether the user's program sets up JAX's compilation
+            cache; ``None`` where there is no such program.
+    """
+
+    slow_folds: tuple[SlowFold, ...] | None
+    persistent_cache: bool | None
 
 
 @dataclass(frozen=True, slots=True)

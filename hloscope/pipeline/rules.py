@@ -63,6 +63,12 @@ class Limits:
             worth a finding.
         padding_share: Share (0..1) of the step's floor, padding included, from which
             multiplying the padding of tiles is worth a finding.
+        filled_share: Share (0..1) of the chip's memory up to which keeping more
+            is said to fit.
+        state_share: Share (0..1) of the chip's memory, or where that is unknown of
+            the state, from which copies of the state are worth a finding.
+        replicated_bytes: Bytes on one device from which they are.
+        compile_seconds: Seconds of XLA's compile from which it is long.
     """
 
     constant_bytes: int = 1 << 20
@@ -71,6 +77,10 @@ class Limits:
     memory_bytes: int = 1 << 24
     memory_share: float = 0.2
     residual_share: float = 0.5
+    filled_share: float = 0.8
+    state_share: float = 0.1
+    replicated_bytes: int = 1 << 28
+    compile_seconds: float = 30.0
     mixed_flops_share: float = 0.2
     traffic_share: float = 0.01
     wire_share: float = 0.01

@@ -11,6 +11,7 @@ import pytest
 
 from hloscope.capture.artifact import FORMAT, Artifact, LiteralFacts
 from hloscope.errors import HloscopeError, InputError
+from hloscope.ir.compiler_log import SlowFold
 from hloscope.ir.jaxpr_count import JaxprCount, JaxprFlops, JaxprSite, UncountedPrimitive
 from hloscope.ir.named_points import Crossing, Maker, NamedPoint, NamedPoints
 from hloscope.ir.signature import InputLeaf, OutputLeaf, Role, Signature
@@ -68,6 +69,8 @@ ARTIFACT = Artifact(
         ),
         ("dots_saveable",),
     ),
+    slow_folds=(SlowFold("sort.1", "f32[8]", "jit(f)/sort", 2.5, ended=True),),
+    persistent_cache=False,
     warnings=("odd",),
 )
 

@@ -179,6 +179,14 @@ def test_donation_beside_a_jitted_function_is_refused(write_file):
             "step = (fn, (jnp.ones(3),))\n",
             "trace",
         ),
+        (
+            "compile",  # as XLA does it, on standard error
+            "import os, jax, jax.numpy as jnp\n"
+            "def give_up(*args, **kwargs):\n    os.write(2, b'last words\\n')\n    os.abort()\n"
+            "jax.stages.Lowered.compile = give_up\n"
+            "step = (lambda x: x * 2, (jnp.ones(3),))\n",
+            "compile",
+        ),
     ],
 )
 def test_a_crash_names_its_phase_and_shows_the_last_lines(write_file, name, body, phase):
