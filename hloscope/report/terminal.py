@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from itertools import groupby
 from typing import TextIO
 
 from hloscope import units
@@ -17,7 +18,7 @@ from hloscope.pipeline.findings import (
     Verdict,
 )
 from hloscope.pipeline.rules import Rule
-from hloscope.report.quantities import quantity_text
+from hloscope.report.quantities import basis_text, quantity_text, value_text
 from hloscope.report.screen import Screen
 from hloscope.report.shortening import shorten
 from hloscope.report.tables import draw_table
@@ -169,12 +170,24 @@ def _finding(screen: Screen, finding: Finding) -> None:
     if finding.cost is not None and not any(q.name == finding.cost.name for q in quantities):
         quantities.append(finding.cost)
     if quantities:
-        texts = [f"{q.name} {quantity_text(q)}" for q in quantities]
-        _labelled(screen, "evidence", ", ".join(texts))
+        _labelled(screen, "evidence", _evidence(quantities))
     for note in finding.notes:
         _labelled(screen, "note", note)
     if finding.fix:
         _labelled(screen, "fix", finding.fix)
+
+
+def _evidence(quantities: Sequence[Quantity]) -> str:
+    """Quantities by name; where several in a row are known in one way, that is said once."""
+    parts = []
+    for basis, group in groupby(quantities, key=basis_text):
+        run = list(group)
+        text = ", ".join(f"{quantity.name} {value_text(quantity)}" for quantity in run)
+        if basis:
+            of_all = {1: "", 2: "both "}.get(len(run), f"all {len(run)} ")
+            text += f" ({of_all}{basis})"
+        parts.append(text)
+    return ", ".join(parts)
 
 
 def _labelled(screen: Screen, label: str, text: str) -> None:

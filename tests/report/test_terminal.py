@@ -122,6 +122,24 @@ def test_a_verdict_says_how_many_and_the_largest_at_stake(report, cost, said):
     assert row == f"3  baked constants        found        {said}"
 
 
+def test_how_several_quantities_in_a_row_are_known_is_said_once(report):
+    def modelled(name, value, model="roofline"):
+        return Quantity(name, value, Unit.SECONDS, Basis.MODELLED, model)
+
+    evidence = (
+        Quantity("bytes", 2048, Unit.BYTES),
+        modelled("floor", 1.0),
+        modelled("memory", 0.5),
+        modelled("links", 0.25, "ring"),
+    )
+    finding = dataclasses.replace(report.findings[0], evidence=evidence, cost=evidence[0])
+    text = " ".join(written(dataclasses.replace(report, findings=(finding,))).split())
+    assert (
+        "bytes 2.00 KiB, floor 1.00 s, memory 500 ms (both modelled: roofline), "
+        "links 250 ms (modelled: ring)"
+    ) in text
+
+
 def test_a_failure_inside_is_told_in_the_report(report):
     text = written(dataclasses.replace(report, failures=("HS401 failed: ValueError: x",)))
     assert text.endswith("failed inside hloscope: HS401 failed: ValueError: x\n")
