@@ -27,11 +27,11 @@ def layout_traffic(
     What it does:
         Takes every launch that is a copy into another layout, a transpose, or a fusion of
         these, reshapes and nothing else. What it reads and writes in device memory is summed
-        by source line, loops multiplied out, and listed from ``traffic_share`` (1%) of the
-        program's memory traffic on. A transpose inside a fusion that also computes costs
-        little and is not counted, nor are copies into the same layout, copies that defeat a
-        donation (HS703), those between memories (a TPU's prefetch) and what devices
-        exchange.
+        by source line, loops multiplied out, and listed from ``layout_bytes`` (1 MiB) and
+        ``traffic_share`` (1%) of the program's memory traffic on. A transpose inside a
+        fusion that also computes costs little and is not counted, nor are copies into the
+        same layout, copies that defeat a donation (HS703), those between memories (a TPU's
+        prefetch) and what devices exchange.
 
     Why it costs:
         The array goes through memory once more in each direction, and nothing is
@@ -58,7 +58,7 @@ def layout_traffic(
             lines.setdefault(place, []).append(change)
     for rows in lines.values():
         moved = sum(change.nominal_bytes for change in rows)
-        if total and moved >= limits.traffic_share * total:
+        if moved >= limits.layout_bytes and moved >= limits.traffic_share * total > 0:
             yield _finding(rows, moved, moved / total, limits)
 
 

@@ -3,6 +3,8 @@ import pytest
 from hloscope.pipeline.findings import Severity, Unit
 from hloscope.pipeline.rules import Limits
 
+ANY_SIZE = Limits(layout_bytes=1)
+
 TRANSPOSED_RESULT = """
 def f(x):
     return x.T
@@ -74,7 +76,7 @@ def test_a_loop_weighs_with_its_trip_count_and_a_named_transpose_is_the_programs
         backend_config={"known_trip_count":{"n":"6"}}
     }
     """
-    (finding,) = findings_of("HS507", text)
+    (finding,) = findings_of("HS507", text, ANY_SIZE)
     assert finding.cost.value == 6 * 2 * 64 * 64 * 4
     assert any("6 times" in note for note in finding.notes)
     assert "the program transposes here" in finding.notes
@@ -89,6 +91,18 @@ def test_launches_that_compute_and_plain_copies_are_left_alone(found_in, code, t
 @pytest.mark.parametrize("target", ["h100", "v5e"])
 def test_products_take_either_order(found_in, target):
     assert found_in("HS507", MLP, target) == ()
+
+
+def test_a_few_bytes_are_left_alone_however_large_their_share(findings_of):
+    text = """
+    HloModule m, is_scheduled=true
+    ENTRY e {
+      x = f32[64,32]{1,0} parameter(0)
+      ROOT c = f32[64,32]{0,1} copy(x)
+    }
+    """
+    assert findings_of("HS507", text) == ()
+    assert len(findings_of("HS507", text, ANY_SIZE)) == 1
 
 
 def test_what_is_below_the_limit_is_left_alone(found_in):
@@ -106,11 +120,11 @@ def test_a_copy_into_another_layout_is_found_where_what_reads_it_has_a_line(find
         metadata={op_name="jit(f)/dot_general" source_file="model.py" source_line=7}
     }
     """
-    (finding,) = findings_of("HS507", text)
+    (finding,) = findings_of("HS507", text, ANY_SIZE)
     assert (finding.site.file, finding.site.line) == ("model.py", 7)
     assert finding.cost.value == 2 * 64 * 32 * 4
     same = text.replace("{0,1} copy", "{1,0} copy")
-    assert findings_of("HS507", same) == ()
+    assert findings_of("HS507", same, ANY_SIZE) == ()
     # A dimension of one may stand anywhere.
     flat = same.replace("64,32", "64,1").replace("{1,0} copy", "{0,1} copy")
     flat = flat.replace("32,64", "1,64").replace("32,32", "1,1")
