@@ -123,8 +123,10 @@ def _sum(name: str, parts: Sequence[Quantity], unit: Unit) -> Quantity:
     total = sum(part.value or 0 for part in known)
     if len(known) < len(parts):
         return Quantity(name, total, unit, Basis.BOUNDED, "lower bound: some are unknown")
-    odd = next((part for part in known if part.basis is Basis.BOUNDED), None)
-    first = odd or next(iter(known), Quantity(name, 0, unit))
+    # A sum is known no better than the least of its parts.
+    bounded = [part for part in known if part.basis is Basis.BOUNDED]
+    loops = [part for part in known if part.model == _RING_LOOPS]
+    first = next(iter((*bounded, *loops, *known)), Quantity(name, 0, unit))
     return Quantity(name, total, unit, first.basis, first.model)
 
 
