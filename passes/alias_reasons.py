@@ -21,9 +21,9 @@ from hloscope.passes.entry_slots import (
     result_shapes,
 )
 from hloscope.passes.partner_outputs import PartnerOutputs
-from hloscope.passes.pytree_paths import root_of
 from hloscope.passes.value_chains import changing_convert, is_read
 from hloscope.pipeline.inputs import LoweredModule
+from hloscope.pipeline.pytree_paths import root_of
 
 __all__ = ["Reason", "Reasons", "Why"]
 

@@ -13,11 +13,11 @@ from hloscope.ir.signature import InputLeaf, OutputLeaf, Role, Signature
 from hloscope.passes.alias_reasons import Reason, Reasons, Why
 from hloscope.passes.entry_slots import Slot, parameter_slots, result_shapes
 from hloscope.passes.partner_outputs import PartnerOutputs
-from hloscope.passes.pytree_paths import keys_of
 from hloscope.pipeline.analyses import analysis
 from hloscope.pipeline.checks import DonationCount
 from hloscope.pipeline.findings import Basis, Quantity, Unit
 from hloscope.pipeline.inputs import LoweredModule
+from hloscope.pipeline.pytree_paths import keys_of
 
 __all__ = ["Aliasing", "LeafAliasing", "Reason", "count_donation", "find_aliasing"]
 

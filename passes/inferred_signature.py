@@ -8,8 +8,8 @@ from hloscope.ir import Module
 from hloscope.ir.argument_roles import find_updated, guess_roles
 from hloscope.ir.signature import InputLeaf, OutputLeaf, Signature
 from hloscope.passes.entry_slots import Slot, parameter_slots, result_shapes
-from hloscope.passes.pytree_paths import keys_of
 from hloscope.pipeline.analyses import analysis
+from hloscope.pipeline.pytree_paths import keys_of
 
 __all__ = ["infer_signature", "is_unnamed"]
 

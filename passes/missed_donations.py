@@ -10,8 +10,8 @@ from hloscope.ir.signature import InputLeaf, OutputLeaf, Role, Signature
 from hloscope.passes.aliasing import Aliasing, LeafAliasing
 from hloscope.passes.entry_slots import parameter_slots, result_shapes
 from hloscope.passes.partner_outputs import PartnerOutputs
-from hloscope.passes.pytree_paths import keys_of
 from hloscope.pipeline.analyses import analysis
+from hloscope.pipeline.pytree_paths import keys_of
 
 __all__ = ["MissedDonation", "MissedDonations", "find_missed_donations"]
 

@@ -6,7 +6,7 @@ from collections import Counter, defaultdict
 from collections.abc import Mapping
 
 from hloscope.ir.signature import InputLeaf, OutputLeaf, Signature
-from hloscope.passes.pytree_paths import Keys, keys_of
+from hloscope.pipeline.pytree_paths import Keys, keys_of
 
 __all__ = ["PartnerOutputs"]
 

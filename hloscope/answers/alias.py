@@ -13,9 +13,9 @@ from hloscope.passes.alias_copies import AliasCopies, AliasCopy
 from hloscope.passes.aliasing import Aliasing, LeafAliasing, Reason
 from hloscope.passes.entry_slots import parameter_slots
 from hloscope.passes.missed_donations import MissedDonation, MissedDonations
-from hloscope.passes.pytree_paths import ends_alike
 from hloscope.pipeline.audit import AuditSubject, plural, trust_of
 from hloscope.pipeline.findings import Basis, Column, Quantity, Report, Table, Text, Unit
+from hloscope.pipeline.pytree_paths import ends_alike
 from hloscope.pipeline.session import Session
 
 __all__ = ["SHOWN", "report_aliases"]

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Callable, Mapping
 
 from hloscope.pipeline.findings import Text
+from hloscope.pipeline.pytree_paths import plain_keys
 from hloscope.units import shorten_middle
 
 __all__ = ["ENOUGH", "LEAST", "plain_path", "shorten"]
@@ -31,9 +31,6 @@ ENOUGH: Mapping[Text, int] = {
 _GAP = ".."
 _MOST_KEYS = 60
 _VARIABLE = ".value"  # how flax's variables end
-
-# As in hloscope.passes.pytree_paths: an attribute, an index or quoted key, a first name.
-_KEY = re.compile(r"""\.([^.\[\]]+)|\[(?:'((?:[^'\\]|\\.)*)'|"((?:[^"\\]|\\.)*)"|([^\]]*))\]""")
 
 
 def shorten(text: str, width: int, kind: Text) -> str:
@@ -94,12 +91,11 @@ def _path(text: str, width: int) -> str:
 
 
 def _keys(text: str) -> list[str]:
-    if "[" not in text:
+    """The keys of a pytree path, or the names of a scope."""
+    found = plain_keys(text) if "[" in text else None
+    if found is None:
         return text.split("/")
-    first = re.match(r"[^.\[]+", text)
-    keys = [first.group()] if first else []
-    found = _KEY.findall(text, first.end() if first else 0)
-    keys += [next((group for group in groups if group), "") for groups in found]
+    keys = list(found)
     if len(keys) > 1 and text.endswith(_VARIABLE):
         del keys[-1]
     return keys

@@ -9,9 +9,9 @@ from hloscope.ir import Instruction
 from hloscope.passes.alias_copies import AliasCopies, AliasCopy, CopyKind, line_of
 from hloscope.passes.aliasing import Aliasing, LeafAliasing
 from hloscope.passes.finding_sites import instruction_site
-from hloscope.passes.pytree_paths import root_of
 from hloscope.pipeline.config import Configuration
 from hloscope.pipeline.findings import Basis, Category, Finding, Quantity, Severity, Unit
+from hloscope.pipeline.pytree_paths import root_of
 from hloscope.pipeline.rules import Limits, rule
 
 __all__ = ["alias_defeated_by_copy"]

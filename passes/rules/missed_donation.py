@@ -6,9 +6,9 @@ from collections.abc import Iterator
 
 from hloscope.ir.signature import Role
 from hloscope.passes.missed_donations import MissedDonation, MissedDonations
-from hloscope.passes.pytree_paths import root_of
 from hloscope.pipeline.config import Configuration
 from hloscope.pipeline.findings import Category, Finding, Quantity, Severity, Site, Unit
+from hloscope.pipeline.pytree_paths import root_of
 from hloscope.pipeline.rules import Limits, rule
 
 __all__ = ["missed_donation"]

@@ -6,9 +6,9 @@ from collections.abc import Iterator, Sequence
 
 from hloscope import units
 from hloscope.chips import Chip
-from hloscope.passes.pytree_paths import keys_of
 from hloscope.passes.replication import ReplicatedLeaf, Replication
 from hloscope.pipeline.findings import Category, Finding, Quantity, Severity, Site, Unit
+from hloscope.pipeline.pytree_paths import keys_of
 from hloscope.pipeline.rules import Limits, rule
 
 __all__ = ["replicated_parameter"]

@@ -8,9 +8,9 @@ from hloscope.errors import Unavailable
 from hloscope.passes.aliasing import Aliasing, LeafAliasing, Reason
 from hloscope.passes.finding_sites import site_of
 from hloscope.passes.inferred_signature import is_unnamed
-from hloscope.passes.pytree_paths import root_of
 from hloscope.pipeline.config import Configuration
 from hloscope.pipeline.findings import Category, Finding, Quantity, Severity, Unit
+from hloscope.pipeline.pytree_paths import root_of
 from hloscope.pipeline.rules import rule
 
 __all__ = ["state_leaf_not_aliased"]

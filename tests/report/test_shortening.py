@@ -45,6 +45,13 @@ def test_a_scope_keeps_its_ends():
     assert shorten(scope, 40, Text.PATH) == "jit(step)/../attention/dot_general"
 
 
+def test_a_scope_with_brackets_in_it_is_no_pytree_path():
+    scope = 'jit(step)/layers[3]/op:{"shape":"f32[32768]"}/mlp/dot_general'
+    assert plain_path(scope) == scope
+    assert shorten(scope, 40, Text.PATH) == "jit(step)/layers[3]/../mlp/dot_general"
+    assert plain_path("layers[3]/mlp") == "layers[3]/mlp"
+
+
 def test_a_source_line_loses_the_folders_in_front_of_it():
     assert shorten("trainer/model/llama.py:975", 20, Text.SOURCE) == "model/llama.py:975"
     assert shorten("trainer/model/llama.py:975", 15, Text.SOURCE) == "llama.py:975"

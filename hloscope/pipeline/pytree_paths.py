@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 
-__all__ = ["Keys", "ends_alike", "keys_of", "root_of"]
+__all__ = ["Keys", "ends_alike", "keys_of", "plain_keys", "root_of"]
 
 Keys = tuple[str, ...]
 
@@ -20,6 +20,27 @@ def keys_of(path: str) -> Keys:
     or an attribute already.
     """
     return tuple(_KEY.findall(path))
+
+
+def plain_keys(path: str) -> Keys | None:
+    """The keys without dots, brackets and quotes: ``state['mu'][0].w`` gives ``state mu 0 w``.
+
+    ``None`` for what is no pytree path: a scope has slashes between its names.
+    """
+    keys = keys_of(path)
+    if any("/" in key for key in keys if not key.startswith("[")):
+        return None
+    return tuple(_plain(key) for key in keys)
+
+
+def _plain(key: str) -> str:
+    if key.startswith("."):
+        return key[1:]
+    if not key.startswith("["):
+        return key
+    inside = key[1:-1]
+    quoted = len(inside) > 1 and inside[0] == inside[-1] and inside[0] in "'\""
+    return inside[1:-1] if quoted else inside
 
 
 def ends_alike(result: str, argument: str) -> bool:

@@ -1,6 +1,6 @@
 import pytest
 
-from hloscope.passes.pytree_paths import keys_of, root_of
+from hloscope.pipeline.pytree_paths import keys_of, root_of
 
 
 @pytest.mark.parametrize(
