@@ -7,6 +7,8 @@ from dataclasses import dataclass
 from enum import Enum
 from fractions import Fraction
 
+from hloscope.ir.metadata import SourceLocation
+
 __all__ = ["Gap", "GapPart", "Reason"]
 
 
@@ -48,11 +50,13 @@ class GapPart:
         reason: The reason.
         flops: FLOPs that it adds to the HLO's products, or takes from them.
         evidence: What it rests on, in a few words; may be empty.
+        places: Lines of Python that it concerns, where these are known.
     """
 
     reason: Reason
     flops: Fraction
     evidence: str = ""
+    places: tuple[SourceLocation, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)

@@ -14,6 +14,7 @@ from fractions import Fraction
 
 from hloscope.ir import Instruction, Module
 from hloscope.ir.jaxpr_count import JaxprCount, JaxprSite
+from hloscope.ir.metadata import SourceLocation
 from hloscope.passes.flop_gap import Gap, GapPart, Reason
 from hloscope.passes.flops.counts import HEADLINE
 from hloscope.passes.flops.ledger import FlopLedger, FlopRow
@@ -174,7 +175,7 @@ class _Matching:
             unknown: Lines of custom calls that nothing is known of.
         """
         sums: dict[Reason, Fraction] = {}
-        places: defaultdict[Reason, list[str]] = defaultdict(list)
+        places: defaultdict[Reason, list[SourceLocation | None]] = defaultdict(list)
         merged = self._recomputed_by_line()
         for key, group in self.groups.items():
             surplus = group.surplus
@@ -187,9 +188,11 @@ class _Matching:
             )
             for reason, flops in reasons:
                 sums[reason] = sums.get(reason, Fraction(0)) + flops
-                places[reason].append(f"{key.file}:{key.line}" if key.file else "no source line")
+                places[reason].append(SourceLocation(key.file, key.line) if key.file else None)
         for reason, flops in sums.items():
-            yield GapPart(reason, flops, ", ".join(dict.fromkeys(places[reason])))
+            where = dict.fromkeys(places[reason])
+            evidence = ", ".join(str(place or "no source line") for place in where)
+            yield GapPart(reason, flops, evidence, tuple(place for place in where if place))
 
     def _more(self, group: _Group, surplus: Fraction) -> Iterator[tuple[Reason, Fraction]]:
         """Why the HLO has more of a group than the jaxpr."""

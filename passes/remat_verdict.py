@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from enum import StrEnum
 
 from hloscope.ir.jaxpr_count import JaxprCount
+from hloscope.ir.metadata import SourceLocation
 from hloscope.passes.flop_gap import Reason
 from hloscope.passes.flops.ledger import FlopLedger
 from hloscope.passes.jaxpr_gap import JaxprGap
@@ -41,7 +42,7 @@ class RematVerdict:
         asked_flops: FLOPs of products that the jaxpr asks to be run again, of
             one device; ``None`` without a jaxpr.
         undone_flops: The part of these that XLA merged with the first run.
-        undone_at: Where, as text.
+        undone_at: Lines of Python where that was, as far as they are known.
         again_flops: FLOPs of products that do run again: what was asked for and
             not merged, or without a jaxpr what the names say; with XLA's clones.
         by_names: Whether it is the names that say so.
@@ -55,7 +56,7 @@ class RematVerdict:
     outcome: RematOutcome
     asked_flops: float | None
     undone_flops: float | None
-    undone_at: str
+    undone_at: tuple[SourceLocation, ...]
     again_flops: float
     by_names: bool
     share: float
@@ -90,12 +91,12 @@ def judge_remat(
     missing there.
     """
     asked = undone = None
-    where = ""
+    where: tuple[SourceLocation, ...] = ()
     if jaxpr is not None and gap is not None:
         asked = jaxpr.recomputed.nominal / gap.devices
         merged = [part for part in gap.gap.parts if part.reason is Reason.REMAT_UNDONE]
         undone = float(-sum(part.flops for part in merged))
-        where = ", ".join(part.evidence for part in merged)
+        where = tuple(place for part in merged for place in part.places)
     total = ledger.total.nominal
     by_names = asked is None or undone is None
     again = remat.flops if asked is None or undone is None else asked - undone

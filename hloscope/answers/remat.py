@@ -102,8 +102,9 @@ def _whole(session: Session, remat: Remat, verdict: RematVerdict) -> Table:
         asked = Quantity("asked for", verdict.asked_flops, Unit.FLOPS)
         rows.append(("asked for", asked, "by the checkpoints in the jaxpr"))
     if verdict.undone_flops:
+        where = ", ".join(map(str, verdict.undone_at)) or "no source line"
         undone = Quantity("undone", verdict.undone_flops, Unit.FLOPS, Basis.MODELLED, _LINES)
-        rows.append(("undone", undone, f"merged with the first run: {verdict.undone_at}"))
+        rows.append(("undone", undone, f"merged with the first run: {where}"))
     if remat.clones:
         clones = Quantity("XLA's own", remat.clone_flops, Unit.FLOPS, Basis.MODELLED, _NAMES)
         rows.append(("XLA's own", clones, f"{plural(len(remat.clones), 'clone')} named .remat"))

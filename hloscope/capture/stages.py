@@ -13,7 +13,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 import jax
 from jax.sharding import Mesh
@@ -52,6 +52,8 @@ TRITON_PRODUCTS = "xla_gpu_enable_triton_gemm"
 # to cuBLAS. Without one XLA takes its default tiling unseen, and fails here where
 # that does not fit, as in a product of 16 x 77 transposed rows.
 _NO_TILES = "Couldn't find output tile sizes"
+
+T = TypeVar("T")
 
 Phase = Callable[[str], AbstractContextManager[None]]
 """Makes a context that reports when the phase of that name begins and ends."""
@@ -153,10 +155,20 @@ def lower_step(
                 # The function's own in_shardings say where its arguments lie.
                 unplaced = arguments(place=False)
                 traced, stage = _trace_and_lower(function, *unplaced, phase, timings)
-            jaxpr, jaxpr_note = _counted(traced)
-            closed_over, closed_over_note = _closed_over(step, traced, stage)
-            promotions, promotions_note = _promotions(traced)
-            named_points, named_points_note = _named_points(traced)
+            plain = jax_private.unwrapped(traced)
+            jaxpr, jaxpr_note = _fact(
+                "the jaxpr could not be counted", lambda: count_jaxpr(plain.jaxpr)
+            )
+            closed_over, closed_over_note = _fact(
+                "closed-over arrays could not be read",
+                lambda: find_closed_over(step.fn, plain, jax_private.unwrapped(stage)),
+            )
+            promotions, promotions_note = _fact(
+                "the jaxpr's promotions could not be read", lambda: find_promotions(plain.jaxpr)
+            )
+            named_points, named_points_note = _fact(
+                "named values could not be read", lambda: find_named_points(plain.jaxpr)
+            )
         else:
             jaxpr, jaxpr_note = None, "the step's function cannot be traced apart from lowering"
             closed_over, closed_over_note = None, jaxpr_note
@@ -200,37 +212,12 @@ _OTHERWISE_PLACED = (
 """What JAX says of an argument that lies otherwise than ``in_shardings`` ask."""
 
 
-def _closed_over(step: Step, traced: Any, stage: Any) -> tuple[ClosedOver | None, str | None]:
-    """The arrays that the step closes over, or why they are not known; worth no failed capture."""
-    plain, lowered = jax_private.unwrapped(traced), jax_private.unwrapped(stage)
+def _fact(failed: str, read: Callable[[], T]) -> tuple[T | None, str | None]:
+    """What can be read beside the program, or why it cannot; it is worth no failed capture."""
     try:
-        return find_closed_over(step.fn, plain, lowered), None
+        return read(), None
     except Exception as error:
-        return None, f"closed-over arrays could not be read: {type(error).__name__}: {error}"
-
-
-def _named_points(traced: Any) -> tuple[NamedPoints | None, str | None]:
-    """The values that the step names, or why they are not known; worth no failed capture."""
-    try:
-        return find_named_points(jax_private.unwrapped(traced).jaxpr), None
-    except Exception as error:
-        return None, f"named values could not be read: {type(error).__name__}: {error}"
-
-
-def _counted(traced: Any) -> tuple[JaxprCount | None, str | None]:
-    """The jaxpr's FLOPs, or why there are none; they are worth no failed capture."""
-    try:
-        return count_jaxpr(jax_private.unwrapped(traced).jaxpr), None
-    except Exception as error:
-        return None, f"the jaxpr could not be counted: {type(error).__name__}: {error}"
-
-
-def _promotions(traced: Any) -> tuple[JaxprPromotions | None, str | None]:
-    """Where type promotion widens values, or why that is not known; worth no failed capture."""
-    try:
-        return find_promotions(jax_private.unwrapped(traced).jaxpr), None
-    except Exception as error:
-        return None, f"the jaxpr's promotions could not be read: {type(error).__name__}: {error}"
+        return None, f"{failed}: {type(error).__name__}: {error}"
 
 
 def compile_step(

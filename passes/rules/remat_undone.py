@@ -46,7 +46,7 @@ def remat_undone(verdict: RematVerdict, limits: Limits) -> Iterator[Finding]:
     asked, undone = verdict.asked_flops, verdict.undone_flops
     if not asked or not undone or undone < limits.product_flops_share * asked:
         return
-    file, _, line = verdict.undone_at.partition(",")[0].rpartition(":")
+    first = next(iter(verdict.undone_at), None)
     cost = Quantity("FLOPs merged", undone, Unit.FLOPS, Basis.MODELLED, _LINES)
     share = undone / asked
     yield Finding(
@@ -55,7 +55,7 @@ def remat_undone(verdict: RematVerdict, limits: Limits) -> Iterator[Finding]:
         category=Category.MEMORY,
         severity=limits.severity(share),
         message="what a checkpoint should compute again is kept instead",
-        site=Site(file=file or None, line=int(line) if line.isdecimal() else None),
+        site=Site(file=first.file, line=first.line) if first is not None else Site(),
         evidence=(
             cost,
             Quantity("of those asked for", share, Unit.SHARE, Basis.MODELLED, _LINES),
@@ -63,5 +63,5 @@ def remat_undone(verdict: RematVerdict, limits: Limits) -> Iterator[Finding]:
         cost=cost,
         fix="Leave prevent_cse=True, its default, outside of a scan; where it is on already, scan "
         "over the layers.",
-        notes=(f"merged at {verdict.undone_at}",),
+        notes=tuple(f"merged at {place}" for place in verdict.undone_at),
     )
