@@ -21,6 +21,8 @@ from hloscope.pipeline.analyses import analysis
 from hloscope.pipeline.findings import Basis
 
 __all__ = [
+    "RING",
+    "RING_LOOPS",
     "Collective",
     "CollectiveKind",
     "Collectives",
@@ -30,6 +32,11 @@ __all__ = [
     "only_waits",
     "wire_bytes",
 ]
+
+
+RING = "ring algorithm"
+RING_LOOPS = "ring algorithm, each branch taken, loops of unknown length run once"
+"""Models of the bytes that are sent: of one run, and of all where runs are not known."""
 
 
 class CollectiveKind(StrEnum):

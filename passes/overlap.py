@@ -13,7 +13,10 @@ from hloscope.passes.roofline import Roofline
 from hloscope.passes.trip_counts import TripCounts
 from hloscope.pipeline.analyses import analysis
 
-__all__ = ["ExchangeTime", "Overlap", "find_overlap"]
+__all__ = ["SCHEDULE", "ExchangeTime", "Overlap", "find_overlap"]
+
+SCHEDULE = "the schedule, work and links at the roofline"
+"""How it is known what of an exchange is exposed."""
 
 _MAX_STEPS = 10_000
 

@@ -14,7 +14,11 @@ from hloscope.passes.memory_use import MemoryUse
 from hloscope.passes.remat import Remat
 from hloscope.pipeline.analyses import analysis
 
-__all__ = ["RematOutcome", "RematVerdict", "judge_remat"]
+__all__ = ["BY_LINE", "BY_NAMES", "LITTLE", "RematOutcome", "RematVerdict", "judge_remat"]
+
+BY_LINE = "products matched by line of Python"
+BY_NAMES = "the names that JAX gives what it runs again"
+"""How it is known what runs again: against the jaxpr, or without one."""
 
 LITTLE = 0.01
 """Share of the peak below which a checkpoint spares nothing to speak of."""
@@ -63,6 +67,11 @@ class RematVerdict:
     spared: float | None
     replayed_exchanges: int
     replayed_bytes: int
+
+    @property
+    def model(self) -> str:
+        """How it is known what runs again."""
+        return BY_NAMES if self.by_names else BY_LINE
 
     @property
     def useless(self) -> bool:

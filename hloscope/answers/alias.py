@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 
 from hloscope import units
-from hloscope.errors import Unavailable
 from hloscope.ir import Module
 from hloscope.ir.closed_over import ClosedOver
 from hloscope.ir.signature import Signature
@@ -122,10 +121,8 @@ def _totals(aliasing: Aliasing) -> Table:
 def _without_leaf(session: Session) -> Iterator[tuple[str, int, str]]:
     """Parameters that no argument stands behind: constants that JAX hoisted, and tokens."""
     known = session.get(Signature).by_parameter()
-    try:
-        hoisted = session.get(ClosedOver).by_parameter
-    except Unavailable:
-        hoisted = {}
+    closed_over = session.find(ClosedOver)
+    hoisted = closed_over.by_parameter if closed_over is not None else {}
     for number, slot in enumerate(parameter_slots(session.get(Module))):
         if number not in known:
             array = hoisted.get(number)

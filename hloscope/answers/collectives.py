@@ -7,8 +7,9 @@ from dataclasses import dataclass
 
 from hloscope import units
 from hloscope.errors import Unavailable
+from hloscope.passes.collectives import RING, RING_LOOPS
 from hloscope.passes.exchanges import Exchange, Exchanges
-from hloscope.passes.overlap import ExchangeTime, Overlap
+from hloscope.passes.overlap import SCHEDULE, ExchangeTime, Overlap
 from hloscope.passes.scopes import collapse_scope
 from hloscope.pipeline.audit import AuditSubject, plural, trust_of
 from hloscope.pipeline.findings import Basis, Column, Quantity, Report, Table, Text, Unit
@@ -19,10 +20,7 @@ __all__ = ["SHOWN", "report_collectives"]
 SHOWN = 20
 """Exchanges that are listed unless asked otherwise."""
 
-_RING = "ring algorithm"
-_RING_LOOPS = "ring algorithm, each branch taken, loops of unknown length run once"
 _LINKS = "wire bytes over the chip's links"
-_SCHEDULE = "the schedule, work and links at the roofline"
 _DEEPEST = 9
 
 
@@ -42,7 +40,7 @@ class _Row:
         value = collective.wire_bytes * collective.times.nominal
         if collective.basis is Basis.BOUNDED:
             return Quantity("sent", value, Unit.BYTES, Basis.BOUNDED, collective.note)
-        model = _RING if collective.times.exact is not None else _RING_LOOPS
+        model = RING if collective.times.exact is not None else RING_LOOPS
         return Quantity("sent", value, Unit.BYTES, Basis.MODELLED, model)
 
     @property
@@ -125,7 +123,7 @@ def _sum(name: str, parts: Sequence[Quantity], unit: Unit) -> Quantity:
         return Quantity(name, total, unit, Basis.BOUNDED, "lower bound: some are unknown")
     # A sum is known no better than the least of its parts.
     bounded = [part for part in known if part.basis is Basis.BOUNDED]
-    loops = [part for part in known if part.model == _RING_LOOPS]
+    loops = [part for part in known if part.model == RING_LOOPS]
     first = next(iter((*bounded, *loops, *known)), Quantity(name, 0, unit))
     return Quantity(name, total, unit, first.basis, first.model)
 
@@ -143,7 +141,7 @@ def _exposed(row: _Row) -> Quantity:
     exposed = row.time.exposed if row.time is not None else None
     if exposed is None:
         return Quantity("exposed", None, Unit.SECONDS, Basis.UNKNOWN)
-    return Quantity("exposed", exposed * runs, Unit.SECONDS, Basis.MODELLED, _SCHEDULE)
+    return Quantity("exposed", exposed * runs, Unit.SECONDS, Basis.MODELLED, SCHEDULE)
 
 
 def _with_times(rows: Sequence[_Row]) -> bool:

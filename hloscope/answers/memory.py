@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from typing import TypeVar
 
 from hloscope import units
 from hloscope.answers.residuals import residual_notes, residual_tables
@@ -29,8 +28,6 @@ SHOWN = 15
 AT_PEAK = "peak"
 """The moment that is shown unless asked otherwise."""
 
-T = TypeVar("T")
-
 _Row = tuple[str | Quantity, str | Quantity, str | Quantity, str | Quantity, str | Quantity]
 
 _DEEPEST = 9
@@ -53,10 +50,10 @@ def report_memory(
         UsageError: The entry has no instruction of that name.
     """
     use = session.get(MemoryUse)
-    chip = _optional(session, Chip)
-    xla = _optional(session, XlaMemory)
-    fit = _optional(session, BatchFit)
-    block = _optional(session, HeapBlock) if use.basis is not Basis.EXACT else None
+    chip = session.find(Chip)
+    xla = session.find(XlaMemory)
+    fit = session.find(BatchFit)
+    block = session.find(HeapBlock) if use.basis is not Basis.EXACT else None
     moment = _Moment.of(use, session.get(BufferKinds), at)
     tables = [_totals(use, block, xla)]
     if chip is not None and chip.memory_bytes is not None:
@@ -78,13 +75,6 @@ def report_memory(
         summary=_summary(use, block, chip),
         notes=tuple(notes),
     )
-
-
-def _optional(session: Session, wanted: type[T]) -> T | None:
-    try:
-        return session.get(wanted)
-    except Unavailable:
-        return None
 
 
 class _Moment:

@@ -3,15 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import TypeVar
 
 from hloscope import units
-from hloscope.errors import Unavailable
+from hloscope.passes.collectives import RING
 from hloscope.passes.flops.ledger import FlopLedger
 from hloscope.passes.memory_spaces import Space
-from hloscope.passes.memory_use import MemoryUse
+from hloscope.passes.memory_use import LIVE_RANGES, MemoryUse
 from hloscope.passes.remat import Remat, RematRegion
-from hloscope.passes.remat_verdict import LITTLE, RematOutcome, RematVerdict
+from hloscope.passes.remat_verdict import BY_LINE, BY_NAMES, LITTLE, RematOutcome, RematVerdict
 from hloscope.passes.residuals import Residuals
 from hloscope.pipeline.audit import AuditSubject, plural, trust_of
 from hloscope.pipeline.findings import Basis, Column, Quantity, Report, Table, Text, Unit
@@ -22,12 +21,6 @@ __all__ = ["SHOWN", "report_remat"]
 SHOWN = 12
 """Regions that are listed unless asked otherwise."""
 
-T = TypeVar("T")
-
-_NAMES = "the names that JAX gives what it runs again"
-_LINES = "products matched by line of Python"
-_RANGES = "live ranges over the schedule"
-_RING = "ring algorithm"
 
 _SAID = {
     RematOutcome.NONE: "Nothing is computed again: no checkpoint in the step.",
@@ -93,7 +86,7 @@ def _whole(session: Session, remat: Remat, verdict: RematVerdict) -> Table:
                 verdict.again_flops,
                 Unit.FLOPS,
                 Basis.MODELLED,
-                _NAMES if verdict.by_names else _LINES,
+                verdict.model,
             ),
             f"{units.share(verdict.share)} of {units.flops(ledger.total.nominal)}",
         )
@@ -103,28 +96,28 @@ def _whole(session: Session, remat: Remat, verdict: RematVerdict) -> Table:
         rows.append(("asked for", asked, "by the checkpoints in the jaxpr"))
     if verdict.undone_flops:
         where = ", ".join(map(str, verdict.undone_at)) or "no source line"
-        undone = Quantity("undone", verdict.undone_flops, Unit.FLOPS, Basis.MODELLED, _LINES)
+        undone = Quantity("undone", verdict.undone_flops, Unit.FLOPS, Basis.MODELLED, BY_LINE)
         rows.append(("undone", undone, f"merged with the first run: {where}"))
     if remat.clones:
-        clones = Quantity("XLA's own", remat.clone_flops, Unit.FLOPS, Basis.MODELLED, _NAMES)
+        clones = Quantity("XLA's own", remat.clone_flops, Unit.FLOPS, Basis.MODELLED, BY_NAMES)
         rows.append(("XLA's own", clones, f"{plural(len(remat.clones), 'clone')} named .remat"))
     if remat.rebuilt_bytes is not None:
-        rebuilt = Quantity("rebuilt", remat.rebuilt_bytes, Unit.BYTES, Basis.MODELLED, _RANGES)
+        rebuilt = Quantity("rebuilt", remat.rebuilt_bytes, Unit.BYTES, Basis.MODELLED, LIVE_RANGES)
         rows.append(("rebuilt", rebuilt, "values that would have to be kept otherwise"))
-    residuals = _optional(session, Residuals)
+    residuals = session.find(Residuals)
     if residuals is not None:
         host = sum(r.buffer.size for r in residuals.residuals if r.buffer.space is Space.HOST)
-        kept = Quantity("kept", residuals.total - host, Unit.BYTES, Basis.MODELLED, _RANGES)
+        kept = Quantity("kept", residuals.total - host, Unit.BYTES, Basis.MODELLED, LIVE_RANGES)
         rows.append(("kept", kept, f"{plural(len(residuals.residuals), 'array')} from the forward"))
         if host:
-            moved = Quantity("offloaded", host, Unit.BYTES, Basis.MODELLED, _RANGES)
+            moved = Quantity("offloaded", host, Unit.BYTES, Basis.MODELLED, LIVE_RANGES)
             rows.append(("offloaded", moved, "kept in the host's memory"))
-    use = _optional(session, MemoryUse)
+    use = session.find(MemoryUse)
     if use is not None:
         peak = Quantity("peak", use.peak, Unit.BYTES, use.basis, use.model)
         rows.append(("peak", peak, f"with {units.byte_size(use.resident)} resident"))
     if verdict.costly:
-        again = Quantity("sent again", verdict.replayed_bytes, Unit.BYTES, Basis.MODELLED, _RING)
+        again = Quantity("sent again", verdict.replayed_bytes, Unit.BYTES, Basis.MODELLED, RING)
         rows.append(
             ("sent again", again, f"{plural(verdict.replayed_exchanges, 'exchange')} run again")
         )
@@ -151,12 +144,12 @@ def _regions(ledger: FlopLedger, remat: Remat, top: int) -> Table:
         cells: list[str | Quantity] = [
             region.scope or "(no scope)",
             Quantity("launches", region.launches),
-            Quantity("FLOPs again", region.flops, Unit.FLOPS, Basis.MODELLED, _NAMES),
+            Quantity("FLOPs again", region.flops, Unit.FLOPS, Basis.MODELLED, BY_NAMES),
             Quantity("share", region.flops / total if total else 0.0, Unit.SHARE),
         ]
         if with_bytes:
             cells.append(
-                Quantity("rebuilt", region.rebuilt_bytes, Unit.BYTES, Basis.MODELLED, _RANGES)
+                Quantity("rebuilt", region.rebuilt_bytes, Unit.BYTES, Basis.MODELLED, LIVE_RANGES)
             )
         cells += [*([_sent(region)] if exchanging else []), _calls(region)]
         rows.append(tuple(cells))
@@ -173,7 +166,7 @@ def _sent(region: RematRegion) -> Quantity:
     if any(one.wire_bytes is None for one in known):
         return Quantity("sent again", None, Unit.BYTES, Basis.UNKNOWN)
     value = sum((one.wire_bytes or 0) * one.times.nominal for one in known)
-    return Quantity("sent again", value, Unit.BYTES, Basis.MODELLED, _RING)
+    return Quantity("sent again", value, Unit.BYTES, Basis.MODELLED, RING)
 
 
 def _calls(region: RematRegion) -> str:
@@ -203,10 +196,3 @@ def _notes(remat: Remat, verdict: RematVerdict, missing: str) -> Iterator[str]:
         )
     if missing:
         yield missing
-
-
-def _optional(session: Session, wanted: type[T]) -> T | None:
-    try:
-        return session.get(wanted)
-    except Unavailable:
-        return None

@@ -9,7 +9,7 @@ from hloscope import units
 from hloscope.chips import Chip
 from hloscope.errors import HloscopeError
 from hloscope.passes.memory_spaces import Space
-from hloscope.passes.memory_use import MemoryUse
+from hloscope.passes.memory_use import LIVE_RANGES, MemoryUse
 from hloscope.passes.remat import Remat
 from hloscope.passes.remat_verdict import RematVerdict
 from hloscope.passes.residuals import Residuals
@@ -17,9 +17,6 @@ from hloscope.pipeline.findings import Basis, Column, Quantity, Report, Table, U
 from hloscope.pipeline.session import AnalysisFailedError, Session
 
 __all__ = ["compare_policies"]
-
-_LINES = "products matched by line of Python"
-_RANGES = "live ranges over the schedule"
 
 
 @dataclass(frozen=True, slots=True)
@@ -33,7 +30,7 @@ class _Rung:
         again_flops: FLOPs that run again.
         launches: Instructions that run again, all runs together.
         share: Part of all its products.
-        exchanges: Exchanges that run again.
+        model: How it is known what runs again.
         seconds: What its compile took.
     """
 
@@ -43,7 +40,7 @@ class _Rung:
     again_flops: float
     launches: int
     share: float
-    exchanges: int
+    model: str
     seconds: float | None
 
 
@@ -117,7 +114,7 @@ def _rung(policy: str, session: Session, seconds: float | None) -> _Rung:
         verdict.again_flops,
         sum(region.launches for region in remat.regions) + len(remat.clones),
         verdict.share,
-        verdict.replayed_exchanges,
+        verdict.model,
         seconds,
     )
 
@@ -126,7 +123,7 @@ def _row(rung: _Rung, memory: int | None) -> tuple[str | Quantity, ...]:
     use = rung.use
 
     def size(name: str, value: int) -> Quantity:
-        return Quantity(name, value, Unit.BYTES, Basis.MODELLED, _RANGES)
+        return Quantity(name, value, Unit.BYTES, Basis.MODELLED, LIVE_RANGES)
 
     fits = "unknown" if memory is None else "yes" if use.peak <= memory else "no"
     return (
@@ -134,8 +131,8 @@ def _row(rung: _Rung, memory: int | None) -> tuple[str | Quantity, ...]:
         size("peak", use.peak),
         size("temporaries", use.temporaries.get(Space.DEVICE, 0)),
         size("kept", rung.kept_bytes),
-        Quantity("FLOPs again", rung.again_flops, Unit.FLOPS, Basis.MODELLED, _LINES),
-        Quantity("share", rung.share, Unit.SHARE, Basis.MODELLED, _LINES),
+        Quantity("FLOPs again", rung.again_flops, Unit.FLOPS, Basis.MODELLED, rung.model),
+        Quantity("share", rung.share, Unit.SHARE, Basis.MODELLED, rung.model),
         Quantity("compile", rung.seconds, Unit.SECONDS)
         if rung.seconds is not None
         else Quantity("compile", None, Unit.SECONDS, Basis.UNKNOWN),

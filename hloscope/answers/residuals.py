@@ -36,7 +36,7 @@ def residual_tables(session: Session) -> Iterator[Table]:
     if residuals.residuals:
         yield _by_scope(residuals)
         yield _by_layer(residuals)
-    named = _named(session)
+    named = session.find(NamedResiduals)
     if named is not None and named.values:
         yield _by_name(named)
 
@@ -52,13 +52,6 @@ def residual_notes(session: Session) -> Iterator[str]:
         return
     if named.policies:
         yield f"policies of jax.checkpoint in the step: {', '.join(named.policies)}"
-
-
-def _named(session: Session) -> NamedResiduals | None:
-    try:
-        return session.get(NamedResiduals)
-    except Unavailable:
-        return None
 
 
 class _Sum:

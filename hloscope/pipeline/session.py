@@ -97,6 +97,18 @@ class Session:
             raise result.with_traceback(None)
         return cast("T", result)
 
+    def find(self, wanted: type[T]) -> T | None:
+        """The object of that type, or ``None`` where the subject does not bring what it needs.
+
+        Raises:
+            AnalysisFailedError: As for :meth:`get`.
+            AnalysisCycleError: As for :meth:`get`.
+        """
+        try:
+            return self.get(wanted)
+        except Unavailable:
+            return None
+
     def arguments(self, needs: tuple[Need, ...]) -> dict[str, Any]:
         """Values for the parameters of an analysis or a rule, by name.
 

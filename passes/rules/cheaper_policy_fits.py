@@ -19,8 +19,6 @@ from hloscope.pipeline.rules import Limits, rule
 
 __all__ = ["cheaper_policy_fits"]
 
-_NAMES = "the names that JAX gives what it runs again"
-_LINES = "products matched by line of Python"
 _KEPT = "values computed again, by live ranges and by the results of products"
 _ROOFLINE = "the roofline"
 
@@ -78,9 +76,7 @@ def cheaper_policy_fits(
         return
     if needed + kept > limits.filled_share * chip.memory_bytes:
         return
-    cost = Quantity(
-        "FLOPs run again", again, Unit.FLOPS, Basis.MODELLED, _NAMES if verdict.by_names else _LINES
-    )
+    cost = Quantity("FLOPs run again", again, Unit.FLOPS, Basis.MODELLED, verdict.model)
     evidence = [
         cost,
         Quantity("share of all products", share, Unit.SHARE, cost.basis, cost.model),

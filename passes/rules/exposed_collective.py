@@ -7,14 +7,12 @@ from collections.abc import Iterator, Sequence
 from hloscope import units
 from hloscope.passes.exchanges import Exchange, Exchanges
 from hloscope.passes.finding_sites import instruction_site
-from hloscope.passes.overlap import ExchangeTime, Overlap
+from hloscope.passes.overlap import SCHEDULE, ExchangeTime, Overlap
 from hloscope.passes.roofline import Roofline
 from hloscope.pipeline.findings import Basis, Category, Finding, Quantity, Unit
 from hloscope.pipeline.rules import Limits, rule
 
 __all__ = ["exposed_collective"]
-
-_SCHEDULE = "the schedule, work and links at the roofline"
 
 
 @rule("HS708", "exposed-collective", Category.SHARDING)
@@ -63,7 +61,7 @@ def _finding(
 ) -> Finding:
     first, _ = max(rows, key=_exposed)
     kind = first.collective.kind.value
-    cost = Quantity("time exposed", exposed, Unit.SECONDS, Basis.MODELLED, _SCHEDULE)
+    cost = Quantity("time exposed", exposed, Unit.SECONDS, Basis.MODELLED, SCHEDULE)
     over = f" over {', '.join(first.axes)}" if first.axes else ""
     at_once = sum(time.end is None for _, time in rows)
     whole = sum((time.seconds or 0.0) * _runs(row) for row, time in rows)
@@ -79,7 +77,7 @@ def _finding(
         site=instruction_site(first.collective.instruction, first.leaf, first.named),
         evidence=(
             cost,
-            Quantity("share of the step's floor", share, Unit.SHARE, Basis.MODELLED, _SCHEDULE),
+            Quantity("share of the step's floor", share, Unit.SHARE, Basis.MODELLED, SCHEDULE),
             Quantity("exchanges", len(rows)),
         ),
         cost=cost,

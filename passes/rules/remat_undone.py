@@ -4,13 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from hloscope.passes.remat_verdict import RematVerdict
+from hloscope.passes.remat_verdict import BY_LINE, RematVerdict
 from hloscope.pipeline.findings import Basis, Category, Finding, Quantity, Site, Unit
 from hloscope.pipeline.rules import Limits, rule
 
 __all__ = ["remat_undone"]
-
-_LINES = "products matched by line of Python"
 
 
 @rule("HS905", "remat-undone", Category.MEMORY)
@@ -47,7 +45,7 @@ def remat_undone(verdict: RematVerdict, limits: Limits) -> Iterator[Finding]:
     if not asked or not undone or undone < limits.product_flops_share * asked:
         return
     first = next(iter(verdict.undone_at), None)
-    cost = Quantity("FLOPs merged", undone, Unit.FLOPS, Basis.MODELLED, _LINES)
+    cost = Quantity("FLOPs merged", undone, Unit.FLOPS, Basis.MODELLED, BY_LINE)
     share = undone / asked
     yield Finding(
         code="HS905",
@@ -58,7 +56,7 @@ def remat_undone(verdict: RematVerdict, limits: Limits) -> Iterator[Finding]:
         site=Site(file=first.file, line=first.line) if first is not None else Site(),
         evidence=(
             cost,
-            Quantity("of those asked for", share, Unit.SHARE, Basis.MODELLED, _LINES),
+            Quantity("of those asked for", share, Unit.SHARE, Basis.MODELLED, BY_LINE),
         ),
         cost=cost,
         fix="Leave prevent_cse=True, its default, outside of a scan; where it is on already, scan "

@@ -5,16 +5,13 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from hloscope.passes.finding_sites import instruction_site
+from hloscope.passes.memory_use import LIVE_RANGES
 from hloscope.passes.remat import Remat
 from hloscope.passes.remat_verdict import LITTLE, RematVerdict
 from hloscope.pipeline.findings import Basis, Category, Finding, Quantity, Unit
 from hloscope.pipeline.rules import Limits, rule
 
 __all__ = ["remat_without_gain"]
-
-_NAMES = "the names that JAX gives what it runs again"
-_LINES = "products matched by line of Python"
-_RANGES = "live ranges over the schedule"
 
 
 @rule("HS906", "remat-without-gain", Category.MEMORY)
@@ -47,7 +44,7 @@ def remat_without_gain(remat: Remat, verdict: RematVerdict, limits: Limits) -> I
     )
     if row is None or remat.rebuilt_bytes is None:
         return
-    how = _NAMES if verdict.by_names else _LINES
+    how = verdict.model
     cost = Quantity("FLOPs run again", verdict.again_flops, Unit.FLOPS, Basis.MODELLED, how)
     yield Finding(
         code="HS906",
@@ -59,7 +56,7 @@ def remat_without_gain(remat: Remat, verdict: RematVerdict, limits: Limits) -> I
         evidence=(
             cost,
             Quantity("share of all products", verdict.share, Unit.SHARE, Basis.MODELLED, how),
-            Quantity("bytes spared", remat.rebuilt_bytes, Unit.BYTES, Basis.MODELLED, _RANGES),
+            Quantity("bytes spared", remat.rebuilt_bytes, Unit.BYTES, Basis.MODELLED, LIVE_RANGES),
         ),
         cost=cost,
         fix="Take the checkpoint away, or put it around what keeps more.",

@@ -90,6 +90,24 @@ def test_a_missing_input_is_unavailable_with_the_subjects_reason(registry):
         session.get(Sum)
 
 
+def test_what_is_only_looked_for_is_none_where_it_is_missing_and_still_fails_where_it_fails(
+    registry,
+):
+    @registry.register
+    def total(weights: Weights) -> Sum:
+        return Sum(weights.total)
+
+    @registry.register
+    def broken(program: Program) -> LoopCounts:
+        raise ZeroDivisionError
+
+    session = Session(Without(Program(1)), analyses=registry)
+    assert session.find(Sum) is None
+    assert session.find(Program) == Program(1)
+    with pytest.raises(AnalysisFailedError):
+        session.find(LoopCounts)
+
+
 def test_what_nobody_gives_is_unavailable_by_its_name_in_words(registry):
     with pytest.raises(Unavailable, match="no loop counts given"):
         Session(Subject(), analyses=registry).get(LoopCounts)
