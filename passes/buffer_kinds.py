@@ -12,6 +12,7 @@ from hloscope.pipeline.analyses import analysis
 __all__ = ["BufferKind", "BufferKinds", "Phase", "named_origin", "phase_of", "place_in"]
 
 _ORIGIN_STEPS = 4
+_INSIDE_STEPS = 64
 _NAMED = re.compile(r'\bop_name="[^"]')
 _COLLECTIVES = (
     "all-gather",
@@ -60,18 +61,43 @@ def phase_of(op_name: str) -> Phase:
 
 
 def named_origin(instruction: Instruction) -> Instruction:
-    """The instruction, or where it has no op_name the nearest named one that it is made of."""
+    """The instruction, or where it has no op_name the nearest named one that it is made of.
+
+    In a fusion without a name that is the nearest to its root, else in what it
+    reads.
+    """
     return _named_origin(instruction)[0]
 
 
 def _named_origin(instruction: Instruction) -> tuple[Instruction, str]:
     here, name = instruction, instruction.op_name
     for _ in range(_ORIGIN_STEPS):
-        if name or not here.operands:
+        if name:
+            break
+        inside = _named_inside(here)
+        if inside is not None:
+            return inside
+        if not here.operands:
             break
         here = here.operands[0]
         name = here.op_name
     return (here, name) if name else (instruction, "")
+
+
+def _named_inside(fusion: Instruction) -> tuple[Instruction, str] | None:
+    """The named instruction of a fusion's body that stands nearest to its root."""
+    body = fusion.callee("calls") if fusion.opcode == "fusion" else None
+    if body is None:
+        return None
+    seen = {body.root}
+    level = [body.root]
+    while level and len(seen) <= _INSIDE_STEPS:
+        for each in level:
+            if name := each.op_name:
+                return each, name
+        level = [o for each in level for o in dict.fromkeys(each.operands) if o not in seen]
+        seen.update(level)
+    return None
 
 
 def _phase_of(instruction: Instruction) -> Phase:

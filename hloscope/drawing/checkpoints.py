@@ -3,20 +3,20 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Container, Mapping, Sequence
 from dataclasses import dataclass
 
 import networkx as nx
 
 from hloscope.drawing.contents import Weight, rebuilt_inside, weight_of
-from hloscope.drawing.flow import Value, shape_at
+from hloscope.drawing.flow import Flow, Value, shape_at
 from hloscope.drawing.step_flow import StepFlow, user_scope
 from hloscope.errors import Unavailable
 from hloscope.ir import Computation, Instruction
 from hloscope.passes.buffer_kinds import named_origin
 from hloscope.passes.step_parts import StepPart
 
-__all__ = ["Layer", "Place", "find_layer"]
+__all__ = ["Layer", "Place", "find_layer", "reads_of"]
 
 _CHECKPOINT = "checkpoint"
 
@@ -200,7 +200,7 @@ def _layer(step: StepFlow, place: Place, again: Sequence[Instruction], alike: in
         node
         for node in candidates
         if node not in fetched
-        and (node in rebuilding or any(maker in sources for maker in flow.makers(node)))
+        and (node in rebuilding or not sources.isdisjoint(reads_of(flow, node, sources)))
     ]
     forward = _forward(step, place, list(kept), recomputed)
     both = [a for a in arguments if any(r in forward for r in flow.readers(a))]
@@ -217,6 +217,19 @@ def _layer(step: StepFlow, place: Place, again: Sequence[Instruction], alike: in
         backward=backward,
         arguments=step.sorted(both),
     )
+
+
+def reads_of(flow: Flow, node: Instruction, ends: Container[Instruction]) -> set[Instruction]:
+    """What makes the arrays that a node reads, past what only moves them and is no end."""
+    found: set[Instruction] = set()
+    work = list(flow.makers(node))
+    while work:
+        maker = work.pop()
+        if maker not in found:
+            found.add(maker)
+            if maker not in ends and weight_of(maker) is Weight.MOVES:
+                work += flow.makers(maker)
+    return found
 
 
 def _belongs(step: StepFlow, node: Instruction, place: Place, around: set[Computation]) -> bool:

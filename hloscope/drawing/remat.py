@@ -8,7 +8,7 @@ from dataclasses import dataclass, replace
 import networkx as nx
 
 from hloscope import units
-from hloscope.drawing.checkpoints import Layer, find_layer
+from hloscope.drawing.checkpoints import Layer, find_layer, reads_of
 from hloscope.drawing.contents import Weight, array_text, contents, is_counter, weight_of
 from hloscope.drawing.figures import products_text
 from hloscope.drawing.flow import shape_at
@@ -67,7 +67,7 @@ class _Drawn:
         kept = set(layer.kept)
         crossing = {m for n in layer.backward for m in flow.makers(n)}
         rest = [node for node in layer.forward if node not in kept and not is_counter(node)]
-        held = [*_worth_keeping(layer), *layer.fetched]
+        held = [*_worth_keeping(step, layer), *layer.fetched]
         again = layer.recomputed
         if not kept:
             held = [*layer.arguments, *held]
@@ -135,13 +135,27 @@ def draw_remat(side: Side, beside: Side | None = None) -> Picture:
     )
 
 
-def _worth_keeping(layer: Layer) -> list[Instruction]:
-    """What is kept, without casts and the like of next to nothing."""
+def _worth_keeping(step: StepFlow, layer: Layer) -> list[Instruction]:
+    """What is kept, without what is next to nothing and the casts of arguments."""
     sizes: dict[Instruction, int] = {}
     for maker, index in layer.values:
         sizes[maker] = sizes.get(maker, 0) + shape_at(maker.shape, index).bytes
     least = max(sizes.values(), default=0) // _TINY
-    return [node for node in layer.kept if sizes[node] > least or weight_of(node) > Weight.STEPS]
+    return [
+        node
+        for node in layer.kept
+        if (sizes[node] > least and not _is_argument(step, node)) or weight_of(node) > Weight.STEPS
+    ]
+
+
+def _is_argument(step: StepFlow, node: Instruction) -> bool:
+    """Whether it is an argument of the step in another type or layout: a weight, mostly."""
+    makers = list(step.flow.makers(node))
+    return (
+        weight_of(node) is Weight.MOVES
+        and bool(makers)
+        and all(maker.opcode == "parameter" for maker in makers)
+    )
 
 
 def _chosen(
@@ -166,12 +180,13 @@ def _readers(step: StepFlow, layer: Layer, shown: set[Instruction]) -> list[Inst
     left = {
         node
         for node in layer.backward
-        if node in layer.rebuilding or any(maker in shown for maker in flow.makers(node))
+        if node in layer.rebuilding
+        or (weight_of(node) > Weight.MOVES and not shown.isdisjoint(reads_of(flow, node, shown)))
     }
     unread = set(shown)
 
     def interest(node: Instruction) -> tuple[int, int, int, int]:
-        makers = set(flow.makers(node))
+        makers = reads_of(flow, node, shown)
         news = sum(int(weight_of(maker)) for maker in makers & unread)
         weight = max(int(weight_of(node)), int(node in layer.rebuilding) * Weight.FUNCTIONS)
         return news, len(makers & shown), weight, -step.order[node]
@@ -181,7 +196,7 @@ def _readers(step: StepFlow, layer: Layer, shown: set[Instruction]) -> list[Inst
         best = max(left, key=interest)
         chosen.append(best)
         left.discard(best)
-        unread -= set(flow.makers(best))
+        unread -= reads_of(flow, best, shown)
     return step.sorted(chosen)
 
 
@@ -238,8 +253,9 @@ def _drawn_graph(
     """Edges among what is drawn: direct ones, and dashed ones past what is left out.
 
     What is left out belongs to the target's part of the step, so that no edge
-    hides that something else crosses. To the backward lane only direct reads
-    are drawn: all else is the step's long way round.
+    hides that something else crosses; or it only moves what it reads. To the
+    backward lane only reads that nothing else stands between are drawn: all
+    else is the step's long way round.
     """
     flow = step.flow
     lane_of = {node: lane for lane, nodes in enumerate(lanes) for node in nodes}
@@ -256,17 +272,25 @@ def _drawn_graph(
                 if not graph.has_edge(maker, node) or kind is EdgeKind.DIRECT:
                     graph.add_edge(maker, node, kind=kind)
                 continue
-            if maker in seen or maker in kept or step.parts[maker] is not step.parts[node]:
+            moves = weight_of(maker) is Weight.MOVES
+            if maker in seen or maker in kept:
+                continue
+            if step.parts[maker] is not step.parts[node] and not moves:
                 continue
             seen.add(maker)
             work += [(further, EdgeKind.THROUGH) for further in flow.makers(maker)]
+    past = [(source, target) for source, target, kind in _kinds(graph) if kind is EdgeKind.THROUGH]
+    for source, target in past:
+        if lane_of[target] == _BACKWARD:
+            long_way = source not in reads_of(flow, target, lane_of)
+        else:
+            long_way = lane_of[source] == _FORWARD and lane_of[target] == _RECOMPUTED
+        if long_way:
+            graph.remove_edge(source, target)
     for source, target, kind in _kinds(graph):
         if kind is EdgeKind.THROUGH:
             graph.remove_edge(source, target)
-            long_way = lane_of[target] == _BACKWARD or (
-                lane_of[source] == _FORWARD and lane_of[target] == _RECOMPUTED
-            )
-            if not long_way and not nx.has_path(graph, source, target):
+            if not nx.has_path(graph, source, target):
                 graph.add_edge(source, target, kind=kind)
     return graph
 

@@ -141,7 +141,45 @@ def test_at_most_forty_boxes_a_side_and_the_rest_is_counted(session_of):
     assert "Not drawn: " in " ".join(picture.caption)
 
 
-def test_edges_past_what_is_left_out_are_dashed_and_never_cross_to_backward(session_of):
+def test_what_is_kept_and_only_cast_on_the_way_has_a_dashed_edge_to_its_reader(session_of):
+    cast = """  wide = bf16[4,8] convert(tanh.1),
+    metadata={op_name="jit(f)/transpose(jvp(block))/convert"}
+"""
+    text = KEPT.replace("  mul.1 =", cast + "  mul.1 =").replace("(dot.3, tanh.1)", "(dot.3, wide)")
+    panel = draw_remat(Side("cast", session_of(text))).panels[0]
+    assert ("tanh.1", "mul.1") in edges(panel, EdgeKind.THROUGH)
+    assert "wide" not in [node.title.lstrip("%") for node in panel.nodes]
+
+
+def test_a_cast_of_a_weight_is_counted_as_kept_and_not_drawn(session_of):
+    cast = """  narrow = bf16[8,8] convert(w), metadata={op_name="jit(f)/jvp(block)/convert"}
+  dot.3 = f32[4,8] dot(back, narrow),"""
+    session = session_of(KEPT.replace("  dot.3 = f32[4,8] dot(back, w),", cast))
+    picture = draw_remat(Side("cast", session))
+    assert "narrow" in {node.name for node in find_layer(session.get(StepFlow)).kept}
+    assert "narrow" not in lanes(picture.panels[0])[KEPT_LANE]
+    assert "1 kept" in " ".join(picture.caption)
+
+
+def test_a_fusion_without_a_name_has_that_of_what_it_ends_in(session_of):
+    again = "jit(f)/transpose(jvp(block))/checkpoint/"
+    fused = f"""inner {{
+  p = f32[4,8] parameter(0)
+  q = f32[4,8] parameter(1)
+  t = f32[4,8] tanh(q), metadata={{op_name="{again}rematted_computation/tanh"}}
+  m = f32[4,8] multiply(p, t), metadata={{op_name="{again}mul"}}
+  ROOT c = f32[4,8] convert(m)
+}}
+"""
+    start, end = REMAT.index("  mul.1 ="), REMAT.index("  dot.4 =")
+    call = "  mul.1 = f32[4,8] fusion(tanh.2, dot.3), kind=kLoop, calls=inner\n"
+    text = (REMAT[:start] + call + REMAT[end:]).replace("ENTRY", fused + "ENTRY")
+    panel = draw_remat(Side("nameless", session_of(text))).panels[0]
+    assert "mul.1" in lanes(panel)[BACKWARD]
+    assert ("tanh.2", "mul.1") in edges(panel)
+
+
+def test_edges_past_what_computes_are_dashed_and_never_cross_to_backward(session_of):
     casts = """  c.1 = bf16[4,8] convert(tanh.1), metadata={op_name="jit(f)/jvp(block)/convert"}
   c.2 = f32[4,8] convert(c.1), metadata={op_name="jit(f)/jvp(block)/convert"}
 """
