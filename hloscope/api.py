@@ -454,6 +454,7 @@ def remat(
     source: Loadable = None,
     *,
     top: int | None = None,
+    beside: Loadable = None,
     progress: Progress | None = None,
     **options: Unpack[LoadOptions],
 ) -> Report:
@@ -462,6 +463,8 @@ def remat(
     Args:
         source: As for :func:`load`.
         top: How many checkpoints are listed; 0 for all, by default 12.
+        beside: The same step without its policy, to compare with; of an
+            architecture a value of its option ``remat``, such as ``none``.
         progress: As for :func:`load`.
         **options: As for :func:`load`.
 
@@ -472,7 +475,25 @@ def remat(
 
     subject = load(source, progress=progress, **options)
     session = open_session(subject, progress)
-    return report_remat(session, subject, top=SHOWN if top is None else top)
+    without = None
+    if beside is not None:
+        other = _beside(beside, options, progress)
+        name = f"remat={beside}" if options.get("arch") else other.name
+        without = open_session(other, progress), name
+    rows = SHOWN if top is None else top
+    return report_remat(session, subject, top=rows, without=without)
+
+
+def _beside(beside: Loadable, options: LoadOptions, progress: Progress | None) -> Subject:
+    """Another program of the same step: a policy of an architecture, or a source."""
+    if options.get("arch"):
+        settings = {**(options.get("settings") or {}), "remat": str(beside)}
+        same: LoadOptions = {**options, "settings": settings}
+        return load(None, progress=progress, **same)
+    if is_compiled_here(beside):
+        same = {**options, "arch": None, "preset": None, "settings": {}, "module": None}
+        return load(beside, progress=progress, **same)
+    return load(beside, progress=progress)
 
 
 def _configured(config: Configured) -> Configuration:

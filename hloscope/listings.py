@@ -25,7 +25,7 @@ def archs() -> Report:
             f"settings.{spec.name}",
             f"Options of {spec.name}, for --set",
             (Column("option"), Column("values"), Column("what it changes")),
-            tuple((o.name, ", ".join(o.choices) or "a whole number", o.help) for o in spec.options),
+            tuple((o.name, ", ".join(o.values), o.help) for o in spec.options),
         )
         for spec in specs
     ]

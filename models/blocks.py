@@ -12,6 +12,7 @@ from typing import Any, Literal
 import jax
 import jax.numpy as jnp
 from flax import nnx
+from jax.ad_checkpoint import checkpoint_name
 from jax.typing import DTypeLike
 
 __all__ = [
@@ -39,6 +40,9 @@ def attend(
 ) -> jax.Array:
     """Softmax attention with logits scaled by one over the root of the head width.
 
+    For remat policies its operands are named ``query``, ``key`` and ``value``,
+    and what it gives ``context``.
+
     Args:
         query: ``[batch, queries, heads, width]``.
         key: ``[batch, keys, heads, width]``.
@@ -50,11 +54,21 @@ def attend(
     Returns:
         ``[batch, queries, heads, width]`` in the dtype of ``query``.
     """
+    query, key, value = (
+        checkpoint_name(array, name)
+        for array, name in ((query, "query"), (key, "key"), (value, "value"))
+    )
     if route == "xla":
-        attended: jax.Array = jax.nn.dot_product_attention(
+        attended = jax.nn.dot_product_attention(
             query, key, value, is_causal=causal, implementation="xla"
         )
-        return attended
+    else:
+        attended = _written_out(query, key, value, causal)
+    context: jax.Array = checkpoint_name(attended, "context")
+    return context
+
+
+def _written_out(query: jax.Array, key: jax.Array, value: jax.Array, causal: bool) -> jax.Array:
     logits = jnp.einsum("bqhd,bkhd->bhqk", query, key).astype(jnp.float32)
     logits *= query.shape[-1] ** -0.5
     if causal:
@@ -166,7 +180,10 @@ class Attention(nnx.Module):
 
 
 class GatedMlp(nnx.Module):
-    """``down(silu(gate(x)) * up(x))``, the SwiGLU of Shazeer (arXiv:2002.05202)."""
+    """``down(silu(gate(x)) * up(x))``, the SwiGLU of Shazeer (arXiv:2002.05202).
+
+    For remat policies the two are named ``mlp_gate`` and ``mlp_up``.
+    """
 
     def __init__(self, width: int, hidden: int, *, dtype: DTypeLike, rngs: nnx.Rngs) -> None:
         self.gate = nnx.Linear(width, hidden, use_bias=False, dtype=dtype, rngs=rngs)
@@ -175,7 +192,8 @@ class GatedMlp(nnx.Module):
 
     def __call__(self, tokens: jax.Array) -> jax.Array:
         """Map ``[batch, tokens, width]`` to the same shape."""
-        mixed: jax.Array = self.down(nnx.silu(self.gate(tokens)) * self.up(tokens))
+        gate = checkpoint_name(self.gate(tokens), "mlp_gate")
+        mixed: jax.Array = self.down(nnx.silu(gate) * checkpoint_name(self.up(tokens), "mlp_up"))
         return mixed
 
 

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import difflib
 import importlib
+import re
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
@@ -24,6 +25,8 @@ if TYPE_CHECKING:
 
 __all__ = ["ArchSpec", "Option", "get", "names"]
 
+_NAME = re.compile(r"[\w.-]+")
+
 
 @dataclass(frozen=True, slots=True)
 class Option:
@@ -35,12 +38,19 @@ class Option:
         default: Value where none is given; ``None`` leaves it to the preset.
         choices: The values it may have, the default first; empty for a positive
             integer.
+        listing: Words that a list of names may follow, as in ``names:a+b``.
     """
 
     name: str
     help: str
     default: str | None = None
     choices: tuple[str, ...] = ()
+    listing: tuple[str, ...] = ()
+
+    @property
+    def values(self) -> tuple[str, ...]:
+        """The values that it may have, in words."""
+        return (*self.choices, *(f"{word}:A+B" for word in self.listing)) or ("a whole number",)
 
     def check(self, value: str) -> str:
         """Return ``value`` in its one spelling.
@@ -50,12 +60,12 @@ class Option:
         """
         place = f"--set {self.name}={value}"
         if self.choices:
-            if value in self.choices:
+            if value in self.choices or self._lists(value):
                 return value
             raise UsageError(
                 f"{value!r} is no value of {self.name}",
                 place=place,
-                hint=_nearest(value, self.choices, "values"),
+                hint=_nearest(value, self.values, "values"),
             )
         if not (value.isascii() and value.isdigit()) or int(value) == 0:
             raise UsageError(
@@ -64,6 +74,10 @@ class Option:
                 hint=f"Give a whole number of 1 or more, such as {self.name}=8.",
             )
         return str(int(value))
+
+    def _lists(self, value: str) -> bool:
+        word, _, names = value.partition(":")
+        return word in self.listing and all(_NAME.fullmatch(name) for name in names.split("+"))
 
 
 @dataclass(frozen=True, slots=True)
@@ -205,9 +219,11 @@ _ATTENTION = Option(
 )
 _REMAT = Option(
     "remat",
-    "what a layer recomputes in the backward pass: nothing, all, or all but its products",
+    "what a layer recomputes in the backward pass: nothing, all, all but its products, or all but "
+    "the values of these names, which offload keeps in the host's memory",
     "none",
     ("none", "full", "dots"),
+    ("names", "offload"),
 )
 _SCAN_LAYERS = Option(
     "scan_layers",

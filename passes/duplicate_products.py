@@ -13,7 +13,7 @@ from hloscope.passes.flops.call_config import integers, nested, section
 from hloscope.passes.flops.counts import HEADLINE
 from hloscope.passes.flops.ledger import FlopLedger, FlopRow
 from hloscope.passes.remat import Remat
-from hloscope.passes.step_parts import is_recomputation
+from hloscope.passes.step_parts import is_replay, is_xla_clone
 from hloscope.passes.value_classes import ValueClasses, View, distinguishing_attributes
 from hloscope.pipeline.analyses import analysis
 
@@ -76,13 +76,16 @@ def find_duplicate_products(
             continue
         # XLA's own rematerialization names the fusion that it clones, not what is in it.
         launch = execution.launch_of(product)
-        if is_recomputation(product) or (launch is not None and is_recomputation(launch)):
+        if any(is_replay(each) or is_xla_clone(each) for each in (product, launch) if each):
             continue
         if not product.op_name and (remat.asked or remat.regions):
             continue
         sides = _sides(product, classes)
         if sides:
-            dims = _dims(product) if len(sides) > 1 else None
+            try:
+                dims = _dims(product) if len(sides) > 1 else None
+            except ValueError:  # dimension numbers that nothing can be read from
+                continue
             key = frames[product.computation], _key(product, sides, dims)
             groups.setdefault(key, []).append(row)
             if dims is not None:

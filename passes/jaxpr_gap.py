@@ -196,7 +196,7 @@ class _Matching:
 
     def _more(self, group: _Group, surplus: Fraction) -> Iterator[tuple[Reason, Fraction]]:
         """Why the HLO has more of a group than the jaxpr."""
-        again = sum(row.nominal for row in group.rows if ".remat" in row.instruction.name)
+        again = sum(row.nominal for row in group.rows if row.cloned)
         scores = sum(row.count.recomputed_flops * row.times.nominal for row in group.rows)
         for reason, flops in (
             (Reason.XLA_REMAT, Fraction(again)),

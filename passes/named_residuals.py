@@ -7,13 +7,14 @@ of what computed the values, its primitive, and how many elements there are.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from math import prod
 
 from hloscope.ir import Instruction, Module
-from hloscope.ir.named_points import Crossing, NamedPoint, NamedPoints
+from hloscope.ir.named_points import Crossing, NamedPoint, NamedPoints, RematPolicy
 from hloscope.passes.residuals import Residual, Residuals
+from hloscope.passes.step_parts import is_replay
 from hloscope.pipeline.analyses import analysis
 
 __all__ = ["BY_LINE", "NamedResiduals", "NamedValue", "name_residuals"]
@@ -28,10 +29,12 @@ class NamedValue:
     Attributes:
         points: The points of the jaxpr that are alike but for their scope.
         residuals: Buffers that hold its values, and no other name's.
+        rebuilt: Instructions of the optimized module that compute it again.
     """
 
     points: tuple[NamedPoint, ...]
     residuals: tuple[Residual, ...]
+    rebuilt: tuple[Instruction, ...] = ()
 
     @property
     def point(self) -> NamedPoint:
@@ -64,13 +67,13 @@ class NamedResiduals:
         values: Every naming of the step, also those that keep nothing.
         ambiguous: Residuals that several names fit, with these.
         unnamed: Residuals that no name fits.
-        policies: The step's remat policies in words.
+        policies: The step's remat policies.
     """
 
     values: tuple[NamedValue, ...]
     ambiguous: tuple[tuple[Residual, tuple[str, ...]], ...]
     unnamed: tuple[Residual, ...]
-    policies: tuple[str, ...]
+    policies: tuple[RematPolicy, ...]
 
 
 @analysis
@@ -101,12 +104,42 @@ def name_residuals(residuals: Residuals, points: NamedPoints, module: Module) ->
         else:
             kept = [point for point in fitting if point.crossing is not Crossing.NOT_KEPT]
             found[_row((kept or fitting)[0])].append(residual)
+    again = _replayed(module)
     return NamedResiduals(
-        tuple(NamedValue(tuple(alike), tuple(found[key])) for key, alike in rows.items()),
+        tuple(
+            NamedValue(tuple(alike), tuple(found[key]), tuple(_rebuilding(alike, again)))
+            for key, alike in rows.items()
+        ),
         tuple(ambiguous),
         tuple(unnamed),
         points.policies,
     )
+
+
+_Place = tuple[str | None, int | None]
+
+
+def _replayed(module: Module) -> dict[_Place, list[Instruction]]:
+    """What a checkpoint runs again, by file and line."""
+    found: dict[_Place, list[Instruction]] = {}
+    for computation in module.computations.values():
+        for instruction in computation.instructions:
+            location = instruction.location
+            if location is not None and is_replay(instruction):
+                found.setdefault((location.file, location.line), []).append(instruction)
+    return found
+
+
+def _rebuilding(
+    points: list[NamedPoint], replayed: Mapping[_Place, list[Instruction]]
+) -> Iterator[Instruction]:
+    """Instructions that a checkpoint runs again and that compute what is named."""
+    makers = dict.fromkeys((p.maker.file, p.maker.line, p.maker.primitive) for p in points)
+    for file, line, primitive in makers:
+        for instruction in replayed.get((file, line), ()) if primitive else ():
+            # Of several joined names the first tells where it runs.
+            if instruction.op_name.partition(";")[0].rpartition("/")[2] == primitive:
+                yield instruction
 
 
 def _row(point: NamedPoint) -> object:
@@ -141,10 +174,19 @@ def _fitting(
         )
     ]
     if rounded:
-        return rounded
-    made = [
+        # JAX rounds what it saves: of several names on one line those that it keeps.
+        saved = [point for point in rounded if point.crossing is not Crossing.NOT_KEPT]
+        return _made(saved or rounded, chain) or saved or rounded
+    made = _made(shaped, chain)
+    # A value and its cast may both have a name.
+    return [point for point in made if point.dtype == residual.buffer.shape.dtype] or made
+
+
+def _made(points: list[NamedPoint], chain: tuple[Instruction, ...]) -> list[NamedPoint]:
+    """The points whose values the last instruction of a chain, or a cast in it, computed."""
+    return [
         point
-        for point in shaped
+        for point in points
         if point.maker.primitive
         and any(
             _is_at(i, point.maker.file, point.maker.line)
@@ -153,8 +195,6 @@ def _fitting(
             for i in (*(i for i in chain if i.opcode == "convert"), chain[-1])
         )
     ]
-    # A value and its cast may both have a name.
-    return [point for point in made if point.dtype == residual.buffer.shape.dtype] or made
 
 
 def _is_at(instruction: Instruction, file: str | None, line: int | None) -> bool:

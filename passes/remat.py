@@ -17,7 +17,7 @@ from hloscope.passes.execution import Execution
 from hloscope.passes.flops.ledger import FlopLedger, FlopRow
 from hloscope.passes.live_ranges import LiveRanges
 from hloscope.passes.scopes import collapse_scope
-from hloscope.passes.step_parts import StepPart, is_checkpointed, is_replay, is_xla_clone
+from hloscope.passes.step_parts import StepPart, is_checkpointed, is_replay, is_xla_repetition
 from hloscope.pipeline.analyses import analysis
 
 __all__ = ["Remat", "RematRegion", "find_remat"]
@@ -57,12 +57,14 @@ class Remat:
     Attributes:
         regions: JAX's checkpoints, most FLOPs first.
         asked: Whether any instruction stands in a checkpoint at all.
-        clones: Instructions that XLA's own rematerialization made.
+        named: Whether any instruction has an op_name, which tells what runs again.
+        clones: Launches that XLA's own rematerialization repeats.
         clone_flops: FLOPs of the products among them in one execution, nominally.
     """
 
     regions: Sequence[RematRegion]
     asked: bool
+    named: bool
     clones: Sequence[Instruction]
     clone_flops: int
 
@@ -94,27 +96,28 @@ def find_remat(
         scope = region_scope(instruction.op_name)
         return regions.setdefault(scope, RematRegion(scope))
 
-    asked = False
-    clones = []
+    asked = named = False
     for computation in module.computations.values():
         for instruction in computation.instructions:
+            named = named or bool(instruction.op_name)
             asked = asked or is_checkpointed(instruction)
-            if is_xla_clone(instruction):
-                clones.append(instruction)
+    clones = []
     for instruction in execution.launched():
-        if is_replay(instruction):
+        if is_xla_repetition(instruction):
+            clones.append(instruction)
+        elif is_replay(instruction):
             region = region_of(instruction)
             region.launches += execution.times[instruction.computation].nominal
             if instruction.opcode == "custom-call":
                 region.custom_calls.append(instruction)
     clone_flops = 0
     for row in ledger.rows:
-        if is_replay(row.instruction):
+        if row.cloned:
+            clone_flops += row.nominal
+        elif is_replay(row.instruction):
             region = region_of(row.instruction)
             region.products.append(row)
             region.flops += row.nominal
-        elif is_xla_clone(row.instruction):
-            clone_flops += row.nominal
     for exchange in exchanges.rows:
         if exchange.part is StepPart.REPLAYED:
             region_of(exchange.named).exchanges.append(exchange)
@@ -125,7 +128,7 @@ def find_remat(
             region = region_of(instruction)
             region.rebuilt_bytes = (region.rebuilt_bytes or 0) + size
     order = sorted(regions.values(), key=lambda region: (-region.flops, region.scope))
-    return Remat(order, asked, clones, clone_flops)
+    return Remat(order, asked, named, clones, clone_flops)
 
 
 def region_scope(op_name: str) -> str:

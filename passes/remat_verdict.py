@@ -35,6 +35,7 @@ class RematOutcome(StrEnum):
     UNDONE = "undone"
     KEPT_ALL = "no products recomputed"
     UNKNOWN = "not known"
+    UNNAMED = "no names to tell"
 
 
 @dataclass(frozen=True, slots=True)
@@ -130,6 +131,8 @@ def judge_remat(
 
 def _outcome(remat: Remat, asked: float | None, undone: float | None) -> RematOutcome:
     if asked is None or undone is None:
+        if not remat.named:
+            return RematOutcome.UNNAMED
         if not remat.asked and not remat.regions:
             return RematOutcome.NONE
         return RematOutcome.UNKNOWN if remat.regions else RematOutcome.KEPT_ALL

@@ -11,7 +11,7 @@ from hloscope.passes.buffers import Buffer, BufferTable
 from hloscope.passes.trip_counts import TripCounts
 from hloscope.pipeline.findings import Basis
 
-__all__ = ["Made", "argument_of", "made_by"]
+__all__ = ["Made", "argument_of", "chain_of", "made_by"]
 
 _SAME = frozenset(
     """
@@ -21,6 +21,7 @@ _SAME = frozenset(
 _PARTS = _SAME | {"dynamic-slice", "slice"}
 _ENTERED = frozenset(("async-start", "call", "fusion"))
 _ENDS = frozenset(("async-done", "async-update"))
+_JOINED = "ConcatBitcast"
 _MOST_STEPS = 200
 
 
@@ -76,6 +77,11 @@ def argument_of(instruction: Instruction, place: int | None = None) -> Instructi
     *_, last = _chain(instruction, place, _PARTS)
     is_argument = last.opcode == "parameter" and last.computation.is_entry
     return last if is_argument else None
+
+
+def chain_of(instruction: Instruction) -> tuple[Instruction, ...]:
+    """What a value went through unchanged but for its dtype; the last one computed it."""
+    return tuple(_chain(instruction, None, _SAME))
 
 
 def _written(buffer: Buffer, writer: Instruction, trips: TripCounts) -> Made:
@@ -181,10 +187,15 @@ def _chain(
             # One iteration's part of a stack; in it no other is looked for.
             around.add(instruction)
             instruction = operands[1]
-        elif opcode in through and operands:
+        elif operands and (opcode in through or (_is_joined(instruction) and "slice" in through)):
             instruction, place = operands[0], None
         else:
             return
+
+
+def _is_joined(instruction: Instruction) -> bool:
+    """Whether it joins the parts of one array that a TPU fetches one by one."""
+    return instruction.opcode == "custom-call" and instruction.custom_call_target == _JOINED
 
 
 def _carried(

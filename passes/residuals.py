@@ -69,6 +69,11 @@ class Residuals:
         return sum(residual.buffer.size for residual in self.residuals)
 
     @property
+    def on_device(self) -> int:
+        """Bytes of those that are not in the host's memory."""
+        return sum(r.buffer.size for r in self.residuals if r.buffer.space is not Space.HOST)
+
+    @property
     def at_peak(self) -> int:
         """Bytes of those that live at the program's peak, in the device's memory."""
         return sum(

@@ -14,12 +14,15 @@ __all__ = [
     "is_recomputation",
     "is_replay",
     "is_xla_clone",
+    "is_xla_repetition",
     "part_of",
 ]
 
 _REMATTED = "rematted_computation"
 _CHECKPOINT = "checkpoint"
 _XLA_CLONE = re.compile(r".*\.remat\d*(?:\.\d+)*(?:\.clone(?:\.\d+)*)*")
+_FAMILY = re.compile(r"(?P<original>.*?)\.remat(?P<number>\d*)(?![a-z])")
+_MOST = 64  # clones of one instruction that are looked for
 
 
 class StepPart(StrEnum):
@@ -51,12 +54,31 @@ def is_recomputation(instruction: Instruction) -> bool:
     Where XLA merged a repetition with the first computation the merged one may
     carry the name: it is evidence, not proof.
     """
-    return is_xla_clone(instruction) or is_replay(instruction)
+    return is_xla_repetition(instruction) or is_replay(instruction)
 
 
 def is_xla_clone(instruction: Instruction) -> bool:
     """Whether XLA's own rematerialization made it: it puts ``.remat`` into the name."""
     return _XLA_CLONE.fullmatch(instruction.name) is not None
+
+
+def is_xla_repetition(instruction: Instruction) -> bool:
+    """Whether XLA's own rematerialization computes something again with it.
+
+    Where every reader got a clone, XLA drops the original: one clone of each
+    family, that of the lowest number, is then the only computation and merely
+    stands in another place. So another member of the family has to be left.
+    """
+    if not is_xla_clone(instruction):
+        return False
+    family = _FAMILY.match(instruction.name)
+    if family is None:
+        return True
+    original, number = family["original"], int(family["number"] or 1)
+    members = [original, instruction.name.rpartition(".remat")[0]]
+    members += [f"{original}.remat{n if n > 1 else ''}" for n in range(1, min(number, _MOST) + 1)]
+    left = (name for name in members if name != instruction.name)
+    return any(name in instruction.computation for name in left)
 
 
 def is_replay(instruction: Instruction) -> bool:

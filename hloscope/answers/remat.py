@@ -5,8 +5,18 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from hloscope import units
+from hloscope.answers.host_offload import (
+    offload_notes,
+    offload_rows,
+    offload_said,
+    offload_table,
+)
+from hloscope.answers.remat_names import name_tables, unmatched_names
+from hloscope.answers.remat_savings import Savings
+from hloscope.chips import Chip
 from hloscope.passes.collectives import RING
 from hloscope.passes.flops.ledger import FlopLedger
+from hloscope.passes.host_offload import HostOffload
 from hloscope.passes.memory_spaces import Space
 from hloscope.passes.memory_use import LIVE_RANGES, MemoryUse
 from hloscope.passes.remat import Remat, RematRegion
@@ -28,17 +38,28 @@ _SAID = {
     RematOutcome.PARTLY_UNDONE: "Rematerialization is partly undone",
     RematOutcome.UNDONE: "Rematerialization is undone: the compiler merged it with the first run",
     RematOutcome.KEPT_ALL: "No products are computed again",
+    RematOutcome.UNNAMED: "What runs again is not known: the module has no op_names.",
     RematOutcome.UNKNOWN: "Rematerialization is in the optimized HLO",
 }
 
 
-def report_remat(session: Session, subject: AuditSubject, *, top: int = SHOWN) -> Report:
+def report_remat(
+    session: Session,
+    subject: AuditSubject,
+    *,
+    top: int = SHOWN,
+    without: tuple[Session, str] | None = None,
+) -> Report:
     """Say what is computed again, region by region, what it spares and what it costs.
 
     Args:
         session: Gives the analyses.
         subject: Gives the report its head.
         top: How many regions are listed at most; 0 for all.
+        without: The same step without its policy, and the words for it.
+
+    Raises:
+        Unavailable: ``without`` is given, and a module is not scheduled.
     """
     remat = session.get(Remat)
     verdict = session.get(RematVerdict)
@@ -46,20 +67,37 @@ def report_remat(session: Session, subject: AuditSubject, *, top: int = SHOWN) -
     tables = [_whole(session, remat, verdict)]
     if remat.regions:
         tables.append(_regions(session.get(FlopLedger), remat, top))
+    tables += name_tables(session, top)
+    offload = session.get(HostOffload)
+    offloaded = offload_table(offload)
+    if offloaded is not None:
+        tables.append(offloaded)
+    said = [unmatched_names(session), _summary(verdict, remat, without is not None)]
+    said.append(offload_said(offload))
+    if without is not None:
+        savings = Savings(without, session)
+        tables[1:1] = savings.tables(top)
+        said.append(savings.said())
+    notes = (*_notes(remat, verdict, missing), *offload_notes(offload, session.find(Chip)))
     return Report(
         command="remat",
         subject=subject.name,
         header=subject.header(),
         tables=tuple(tables),
         trust=trust,
-        summary=_summary(verdict, remat),
-        notes=tuple(_notes(remat, verdict, missing)),
+        summary=" ".join(text for text in said if text),
+        notes=notes,
     )
 
 
-def _summary(verdict: RematVerdict, remat: Remat) -> str:
+def _summary(verdict: RematVerdict, remat: Remat, measured: bool) -> str:
     text = _SAID[verdict.outcome]
-    if verdict.outcome is RematOutcome.NONE:
+    if verdict.outcome is RematOutcome.NONE and remat.clones:
+        text = (
+            f"No checkpoint in the step, but XLA repeats {plural(len(remat.clones), 'instruction')}"
+        )
+        return f"{text} of its own: {units.share(verdict.share)} of the product FLOPs."
+    if verdict.outcome in (RematOutcome.NONE, RematOutcome.UNNAMED):
         return text
     if verdict.share:
         text += f": {units.share(verdict.share)} of the step's product FLOPs run again"
@@ -68,7 +106,7 @@ def _summary(verdict: RematVerdict, remat: Remat) -> str:
     if verdict.outcome is not RematOutcome.UNDONE and remat.rebuilt_bytes:
         text += f", {units.byte_size(remat.rebuilt_bytes)} need not be kept"
     text += "."
-    if verdict.useless:
+    if verdict.useless and not measured:
         text += f" It spares under {units.share(LITTLE)} of the peak: it is not worth its time."
     if verdict.costly:
         text += f" It repeats {plural(verdict.replayed_exchanges, 'exchange')} between devices."
@@ -78,19 +116,12 @@ def _summary(verdict: RematVerdict, remat: Remat) -> str:
 def _whole(session: Session, remat: Remat, verdict: RematVerdict) -> Table:
     """One row for each figure of the whole step, on one device."""
     ledger = session.get(FlopLedger)
-    rows: list[tuple[str | Quantity, ...]] = [
-        (
-            "recomputed",
-            Quantity(
-                "recomputed",
-                verdict.again_flops,
-                Unit.FLOPS,
-                Basis.MODELLED,
-                verdict.model,
-            ),
-            f"{units.share(verdict.share)} of {units.flops(ledger.total.nominal)}",
-        )
-    ]
+    again = Quantity("recomputed", verdict.again_flops, Unit.FLOPS, Basis.MODELLED, verdict.model)
+    of_all = f"{units.share(verdict.share)} of {units.flops(ledger.total.nominal)}"
+    if verdict.outcome is RematOutcome.UNNAMED:
+        again = Quantity("recomputed", None, Unit.FLOPS, Basis.UNKNOWN)
+        of_all = f"of {units.flops(ledger.total.nominal)}; op_names would tell"
+    rows: list[tuple[str | Quantity, ...]] = [("recomputed", again, of_all)]
     if verdict.asked_flops is not None:
         asked = Quantity("asked for", verdict.asked_flops, Unit.FLOPS)
         rows.append(("asked for", asked, "by the checkpoints in the jaxpr"))
@@ -100,26 +131,30 @@ def _whole(session: Session, remat: Remat, verdict: RematVerdict) -> Table:
         rows.append(("undone", undone, f"merged with the first run: {where}"))
     if remat.clones:
         clones = Quantity("XLA's own", remat.clone_flops, Unit.FLOPS, Basis.MODELLED, BY_NAMES)
-        rows.append(("XLA's own", clones, f"{plural(len(remat.clones), 'clone')} named .remat"))
-    if remat.rebuilt_bytes is not None:
+        rows.append(
+            (
+                "XLA's own",
+                clones,
+                f"{plural(len(remat.clones), 'clone')} named .remat beside the original",
+            )
+        )
+    if remat.rebuilt_bytes is not None and verdict.outcome is not RematOutcome.UNNAMED:
         rebuilt = Quantity("rebuilt", remat.rebuilt_bytes, Unit.BYTES, Basis.MODELLED, LIVE_RANGES)
         rows.append(("rebuilt", rebuilt, "values that would have to be kept otherwise"))
     residuals = session.find(Residuals)
     if residuals is not None:
-        host = sum(r.buffer.size for r in residuals.residuals if r.buffer.space is Space.HOST)
-        kept = Quantity("kept", residuals.total - host, Unit.BYTES, Basis.MODELLED, LIVE_RANGES)
-        rows.append(("kept", kept, f"{plural(len(residuals.residuals), 'array')} from the forward"))
-        if host:
-            moved = Quantity("offloaded", host, Unit.BYTES, Basis.MODELLED, LIVE_RANGES)
-            rows.append(("offloaded", moved, "kept in the host's memory"))
+        kept = Quantity("kept", residuals.on_device, Unit.BYTES, Basis.MODELLED, LIVE_RANGES)
+        number = sum(r.buffer.space is not Space.HOST for r in residuals.residuals)
+        rows.append(("kept", kept, f"{plural(number, 'array')} from the forward, on the device"))
+    rows += offload_rows(session.get(HostOffload))
     use = session.find(MemoryUse)
     if use is not None:
         peak = Quantity("peak", use.peak, Unit.BYTES, use.basis, use.model)
         rows.append(("peak", peak, f"with {units.byte_size(use.resident)} resident"))
     if verdict.costly:
-        again = Quantity("sent again", verdict.replayed_bytes, Unit.BYTES, Basis.MODELLED, RING)
+        sent = Quantity("sent again", verdict.replayed_bytes, Unit.BYTES, Basis.MODELLED, RING)
         rows.append(
-            ("sent again", again, f"{plural(verdict.replayed_exchanges, 'exchange')} run again")
+            ("sent again", sent, f"{plural(verdict.replayed_exchanges, 'exchange')} run again")
         )
     columns = (Column(""), Column("how much"), Column("what it is"))
     return Table("step", "One device, one execution", columns, tuple(rows))

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from hloscope import units
+from hloscope.answers.remat_names import array_text, fate_in_jaxpr
 from hloscope.errors import Unavailable
-from hloscope.ir.named_points import Crossing
 from hloscope.passes.memory_spaces import Space
 from hloscope.passes.named_residuals import BY_LINE, NamedResiduals, NamedValue
 from hloscope.passes.residuals import Residual, Residuals
@@ -51,7 +51,8 @@ def residual_notes(session: Session) -> Iterator[str]:
             yield f"which of the kept arrays have a name is not known: {missing}"
         return
     if named.policies:
-        yield f"policies of jax.checkpoint in the step: {', '.join(named.policies)}"
+        words = ", ".join(policy.words for policy in named.policies)
+        yield f"policies of jax.checkpoint in the step: {words}"
 
 
 class _Sum:
@@ -177,24 +178,14 @@ def _by_name(named: NamedResiduals) -> Table:
 
 def _name_row(value: NamedValue) -> tuple[str | Quantity, ...]:
     point, group = value.point, _Sum.of(value.residuals)
-    number = "?" if value.values is None else value.values
     return (
         point.name,
-        f"{number} x {point.dtype}[{','.join(map(str, point.dimensions))}]",
-        _fate(value),
+        f"{'?' if value.values is None else value.values} x {array_text(point)}",
+        fate_in_jaxpr(value),
         Quantity("arrays", group.count, basis=Basis.MODELLED, model=BY_LINE),
         _bytes("bytes", group.size, matched=True),
         f"{point.file}:{point.line}" if point.file else "-",
     )
-
-
-def _fate(value: NamedValue) -> str:
-    """What the jaxpr does with it, which is exact; XLA may do otherwise."""
-    if value.point.crossing is Crossing.KEPT:
-        return "kept"
-    if value.point.crossing is Crossing.LAST:
-        return "the last one kept"
-    return "recomputed" if value.recomputed else "not kept"
 
 
 def _other_row(name: str, group: _Sum) -> tuple[str | Quantity, ...]:

@@ -25,11 +25,14 @@ __all__ = [
     "entry_numbers",
     "hide_frames_under",
     "hoisted_constants",
+    "is_saveable",
     "known_primitives",
     "live_part",
     "module_text",
+    "offload_destination",
     "optimized_module",
     "place_of",
+    "policy_parts",
     "scan_counts",
     "scope_of",
     "unwrapped",
@@ -271,3 +274,50 @@ def live_part(jaxpr: Any) -> Any | None:
     except (ImportError, AttributeError, TypeError):
         return None
     return alive
+
+
+def policy_parts(policy: Any, *, constants: bool = False) -> tuple[str, list[Any]]:
+    """What made a remat policy, by name, and what the policy holds.
+
+    JAX's policies are functions that close over their names, in 0.10 some are
+    frozen dataclasses; a user's may be a partial, or have its names in its code.
+    Reads closures and fields.
+
+    Args:
+        policy: What ``jax.checkpoint`` was given.
+        constants: Whether what stands in the function's code counts as held.
+    """
+    if isinstance(policy, functools.partial):
+        kind, held = policy_parts(policy.func, constants=constants)
+        return kind, [*held, *policy.args, *policy.keywords.values()]
+    name = getattr(policy, "__qualname__", None)
+    if name is None:
+        return type(policy).__name__, list(getattr(policy, "__dict__", {}).values())
+    kind = str(name).partition(".")[0]
+    cells = getattr(policy, "__closure__", None) or ()
+    held = [cell.cell_contents for cell in cells if _is_filled(cell)]
+    if constants:
+        held += getattr(getattr(policy, "__code__", None), "co_consts", ())
+    return kind, held
+
+
+def _is_filled(cell: Any) -> bool:
+    try:
+        cell.cell_contents  # noqa: B018
+    except ValueError:
+        return False
+    return True
+
+
+def offload_destination(said: Any) -> str | None:
+    """The memory that a policy's answer offloads to; ``None`` where it offloads nothing.
+
+    Reads ``dst`` of ``jax._src.interpreters.partial_eval.Offloadable``.
+    """
+    destination = getattr(said, "dst", None)
+    return None if destination is None else str(destination)
+
+
+def is_saveable(said: Any) -> bool:
+    """Whether a policy's answer keeps a value: true, or ``Saveable``, told by its type's name."""
+    return said is True or type(said).__name__ == "SaveableType"

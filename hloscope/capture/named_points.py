@@ -13,7 +13,8 @@ from typing import Any
 
 from hloscope.capture import jax_private
 from hloscope.capture.abstraction import hlo_dtype
-from hloscope.ir.named_points import Crossing, Maker, NamedPoint, NamedPoints
+from hloscope.capture.remat_policies import read_policy
+from hloscope.ir.named_points import Crossing, Maker, NamedPoint, NamedPoints, RematPolicy
 
 __all__ = ["find_named_points"]
 
@@ -57,7 +58,8 @@ def find_named_points(jaxpr: Any) -> NamedPoints:
     reading = _Reading()
     top = plain if alive is None else alive
     reading.walk(top, [_NONE] * len(top.invars), _Where(frame=_Frame(top)))
-    return NamedPoints(tuple(reading.points()), tuple(reading.policies))
+    names = tuple(dict.fromkeys(_names(plain)))
+    return NamedPoints(tuple(reading.points()), tuple(reading.policies), names)
 
 
 @dataclass(frozen=True, slots=True)
@@ -100,7 +102,7 @@ class _Reading:
     kept: set[_Path] = field(default_factory=set)
     last: set[_Path] = field(default_factory=set)
     again: dict[_Path, tuple[str, str | None, int | None]] = field(default_factory=dict)
-    policies: dict[str, None] = field(default_factory=dict)
+    policies: dict[RematPolicy, None] = field(default_factory=dict)
     producers: dict[int, dict[Any, Any]] = field(default_factory=dict)
 
     def points(self) -> Iterator[NamedPoint]:
@@ -140,7 +142,7 @@ class _Reading:
         backward = where.backward or "transpose(" in own or "rematted_computation" in own
         nothing = [_NONE] * len(equation.outvars)
         if "policy" in params:
-            self.policies[_policy(params["policy"])] = None
+            self.policies[read_policy(params["policy"])] = None
         if name in _CALLS:
             held = [_plain(value) for value in params.values() if _is_jaxpr(value)]
             if held and len(held[0].invars) == len(operands):
@@ -275,42 +277,15 @@ def _labels(held: Mapping[Any, _Labels], variable: Any) -> _Labels:
     return _NONE if hasattr(variable, "val") else held.get(variable, _NONE)
 
 
-def _policy(policy: Any) -> str:
-    """A policy as the code that made it would spell it.
-
-    JAX makes policies as objects in some versions and as functions that close
-    over their names in others.
-    """
-    if policy is None:
-        return "nothing_saveable"
-    kind = type(policy).__name__
-    if kind == "DotsSaveable":
-        without = getattr(policy, "only_if_no_batch_dims", False)
-        return "dots_with_no_batch_dims_saveable" if without else "dots_saveable"
-    function = getattr(policy, "__qualname__", None)
-    if function is None:
-        held = [getattr(policy, name, ()) for name in ("saveable_names", "names")]
-    else:
-        kind = str(function).partition(".")[0]
-        held = [cell.cell_contents for cell in getattr(policy, "__closure__", None) or ()]
-    words = [text for value in held if (text := _words(value))]
-    name = _SPELLED.get(kind, kind)
-    return f"{name}({'; '.join(words)})" if words else name
-
-
-def _words(held: Any) -> str:
-    """The names that a policy holds, or the policies that it joins."""
-    if isinstance(held, frozenset | set | tuple | list):
-        if all(isinstance(name, str) for name in held):
-            return ", ".join(sorted(held))
-        return "; ".join(_policy(each) for each in held if callable(each))
-    return _policy(held) if callable(held) else ""
-
-
-_SPELLED = {
-    "SaveAnyNamesButThese": "save_any_names_but_these",
-    "SaveOnlyTheseNames": "save_only_these_names",
-}
+def _names(jaxpr: Any) -> Iterator[str]:
+    """Every name that is given, also to values that no result needs in the end."""
+    for equation in jaxpr.eqns:
+        if equation.primitive.name == "name":
+            yield str(equation.params.get("name", ""))
+        for value in equation.params.values():
+            for held in value if isinstance(value, tuple | list) else (value,):
+                if _is_jaxpr(held):
+                    yield from _names(_plain(held))
 
 
 def _joined(outer: str, inner: str) -> str:

@@ -21,6 +21,7 @@ app = typer.Typer(add_completion=False, rich_markup_mode=None)
 
 EXAMPLES = """
 hloscope remat --arch causal_transformer --set remat=full --target h100
+hloscope remat --arch causal_transformer --set remat=full --beside none --target h100
 hloscope remat --arch causal_transformer --compare none,dots,full --target h100
 hloscope remat step.hlo
 """
@@ -37,6 +38,16 @@ def remat(
             "--compare",
             metavar="POLICIES",
             help="Compile an architecture with each of these, side by side: none,dots,full.",
+        ),
+    ] = None,
+    beside: Annotated[
+        str | None,
+        typer.Option(
+            "--beside",
+            metavar="SOURCE",
+            show_default=False,
+            help="The same step without its policy, to compare with; of an --arch a value of "
+            "remat, such as none.",
         ),
     ] = None,
     chip: Annotated[
@@ -68,11 +79,11 @@ def remat(
 
     if compare is not None:
         policies = [policy.strip() for policy in compare.split(",") if policy.strip()]
-        return _compare(options, output, policies, chip, top=top)
+        return _compare(options, output, policies, chip, top=top, beside=beside)
     if chip is not None:
         raise UsageError("--chip goes with --compare only", hint="Leave it out.")
     rows = top if top is not None else (0 if output.json else SHOWN)
-    return answer(partial(hloscope.remat, top=rows), options, output)
+    return answer(partial(hloscope.remat, top=rows, beside=beside), options, output)
 
 
 def _compare(
@@ -82,12 +93,14 @@ def _compare(
     chip: str | None,
     *,
     top: int | None,
+    beside: str | None,
 ) -> int:
     from hloscope.api import compare_remat
 
     for name, value in (
         ("SOURCE", options.source),
         ("--top", top is not None),
+        ("--beside", beside is not None),
         ("--module or --list", options.module or options.list_modules),
     ):
         if value:

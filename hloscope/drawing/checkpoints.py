@@ -9,7 +9,7 @@ from dataclasses import dataclass
 import networkx as nx
 
 from hloscope.drawing.contents import Weight, rebuilt_inside, weight_of
-from hloscope.drawing.flow import Flow, Value, shape_at
+from hloscope.drawing.flow import Flow, Value
 from hloscope.drawing.step_flow import StepFlow, user_scope
 from hloscope.errors import Unavailable
 from hloscope.ir import Computation, Instruction
@@ -63,11 +63,6 @@ class Layer:
     rebuilding: Mapping[Instruction, str]
     backward: Sequence[Instruction]
     arguments: Sequence[Instruction]
-
-    @property
-    def bytes_kept(self) -> int:
-        """Bytes of the arrays that cross, without padding."""
-        return sum(shape_at(made.shape, index).bytes for made, index in self.values)
 
 
 def find_layer(step: StepFlow, like: Place | None = None) -> Layer:
@@ -165,8 +160,23 @@ def _is_kept(step: StepFlow, maker: Instruction) -> bool:
         return False
     part = step.parts[maker]
     if part is StepPart.OTHER:  # XLA's own, or zeros and the like, which nothing waits for
-        return weight_of(maker) > Weight.MOVES
+        return _computes(step, maker)
     return part is StepPart.FORWARD
+
+
+def _computes(step: StepFlow, maker: Instruction) -> bool:
+    """Whether it computes something, or moves what something in the same part computed."""
+    seen = {maker}
+    work = [maker]
+    while work:
+        here = work.pop()
+        if weight_of(here) > Weight.MOVES:
+            return True
+        for further in step.flow.makers(here):
+            if further not in seen and step.parts[further] is StepPart.OTHER:
+                seen.add(further)
+                work.append(further)
+    return False
 
 
 def _layer(step: StepFlow, place: Place, again: Sequence[Instruction], alike: int) -> Layer:

@@ -7,9 +7,9 @@ from dataclasses import dataclass, replace
 
 import networkx as nx
 
-from hloscope import units
 from hloscope.drawing.checkpoints import Layer, find_layer, reads_of
 from hloscope.drawing.contents import Weight, array_text, contents, is_counter, weight_of
+from hloscope.drawing.crossing import Crossing
 from hloscope.drawing.figures import products_text
 from hloscope.drawing.flow import shape_at
 from hloscope.drawing.grid import place_rows
@@ -19,6 +19,7 @@ from hloscope.ir import Instruction
 from hloscope.passes.execution import Execution
 from hloscope.passes.flops.ledger import FlopLedger
 from hloscope.passes.flops.totals import NOTHING
+from hloscope.passes.residuals import Residuals
 from hloscope.passes.step_parts import is_replay
 from hloscope.pipeline.audit import plural
 from hloscope.pipeline.session import Session
@@ -340,10 +341,8 @@ def _named(layer: Layer) -> str:
 
 def _counts(drawn: _Drawn) -> str:
     layer = drawn.layer
-    text = f"{drawn.side.title}: {plural(len(layer.values), 'array')} kept"
-    if layer.values:
-        text += f", {units.byte_size(layer.bytes_kept)}"
-        text += " for all layers" if layer.place.looped else ""
+    crossing = Crossing.of(layer, drawn.step, drawn.side.session.find(Residuals))
+    text = f"{drawn.side.title}: {crossing.said()}"
     if layer.recomputed or layer.rebuilding:
         text += f"; computed again: {plural(len(layer.recomputed), 'instruction')}"
         text += _again(drawn)

@@ -7,7 +7,7 @@ from enum import StrEnum
 from math import prod
 from typing import Any
 
-__all__ = ["Crossing", "Maker", "NamedPoint", "NamedPoints"]
+__all__ = ["Crossing", "Maker", "NamedPoint", "NamedPoints", "RematPolicy"]
 
 
 class Crossing(StrEnum):
@@ -89,16 +89,52 @@ class NamedPoint:
 
 
 @dataclass(frozen=True, slots=True)
+class RematPolicy:
+    """What the ``jax.checkpoint`` regions of a step were told to keep.
+
+    Attributes:
+        words: The policy as the code that made it spells it.
+        saves: Names that it keeps on the device.
+        offloads: Names that it keeps in the host's memory.
+        drops: Names that it does not keep, of a policy that keeps all others.
+        saves_products: Whether it keeps results of products on the device.
+        offloads_products: Whether it keeps them in the host's memory.
+        host: The memory kind that it offloads to; empty where it offloads nothing.
+    """
+
+    words: str
+    saves: tuple[str, ...] = ()
+    offloads: tuple[str, ...] = ()
+    drops: tuple[str, ...] = ()
+    saves_products: bool = False
+    offloads_products: bool = False
+    host: str = ""
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        """Every name that it knows."""
+        return (*self.saves, *self.offloads, *self.drops)
+
+    @property
+    def offloads_anything(self) -> bool:
+        """Whether it asks for anything to be kept in the host's memory."""
+        return bool(self.offloads) or self.offloads_products
+
+
+@dataclass(frozen=True, slots=True)
 class NamedPoints:
     """All of them.
 
     Attributes:
         points: In the order of the jaxpr.
-        policies: The policies of the step's ``jax.checkpoint`` regions, in words.
+        policies: The policies of the step's ``jax.checkpoint`` regions.
+        names: Every name that the step gives to a value, also to such as no
+            result needs; ``None`` where that was not looked for.
     """
 
     points: tuple[NamedPoint, ...] = ()
-    policies: tuple[str, ...] = ()
+    policies: tuple[RematPolicy, ...] = ()
+    names: tuple[str, ...] | None = ()
 
     @classmethod
     def from_document(cls, document: Any) -> NamedPoints | None:
@@ -109,10 +145,30 @@ class NamedPoints:
         """
         if document is None:
             return None
+        names = document.get("names")
         return cls(
             tuple(_point(point) for point in document["points"]),
-            tuple(_text(policy) for policy in document["policies"]),
+            tuple(_policy(policy) for policy in document["policies"]),
+            None if names is None else _texts(names),
         )
+
+
+def _policy(document: Any) -> RematPolicy:
+    if isinstance(document, str):  # as it was written before its names were read
+        return RematPolicy(document)
+    return RematPolicy(
+        words=_text(document["words"]),
+        saves=_texts(document["saves"]),
+        offloads=_texts(document["offloads"]),
+        drops=_texts(document["drops"]),
+        saves_products=bool(document["saves_products"]),
+        offloads_products=bool(document["offloads_products"]),
+        host=_text(document["host"]),
+    )
+
+
+def _texts(values: Any) -> tuple[str, ...]:
+    return tuple(_text(value) for value in values)
 
 
 def _point(document: Any) -> NamedPoint:

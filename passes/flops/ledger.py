@@ -19,7 +19,7 @@ from hloscope.passes.flops.fourier import count_fft
 from hloscope.passes.flops.linear_algebra import count_cholesky, count_triangular_solve
 from hloscope.passes.flops.totals import FlopTotal, Tally, Totals, kinds_of, total_of
 from hloscope.passes.multiplicity import Multiplicity, Times
-from hloscope.passes.step_parts import is_recomputation
+from hloscope.passes.step_parts import is_replay, is_xla_repetition
 from hloscope.pipeline.analyses import analysis
 
 __all__ = [
@@ -43,12 +43,15 @@ class FlopRow:
         count: FLOPs of one execution.
         times: How often it runs per execution of the program.
         chain: The calls that lead to it, for example ``while.48 x32 -> fusion.7``.
+        cloned: Whether XLA's own rematerialization repeats it: the instruction,
+            or a fusion around it.
     """
 
     instruction: Instruction
     count: Count
     times: Times
     chain: str
+    cloned: bool = False
 
     @property
     def nominal(self) -> int:
@@ -65,8 +68,8 @@ class FlopRow:
 
     @property
     def recomputed_flops(self) -> int:
-        """FLOPs of one execution that compute something again; see :func:`is_recomputation`."""
-        if is_recomputation(self.instruction):
+        """FLOPs of one execution that compute something again, by XLA's or JAX's doing."""
+        if self.cloned or is_replay(self.instruction):
             return self.count.flops or 0
         return self.count.recomputed_flops
 
@@ -209,6 +212,7 @@ class _Reading:
         self.unmodelled: dict[tuple[str, str], list[Instruction]] = {}
         self.custom_calls = 0
         self.chains: dict[Computation, str] = {}
+        self.clones: dict[Computation, bool] = {}
 
     def ledger(self) -> FlopLedger:
         for instruction in self.graph.instructions():
@@ -240,7 +244,21 @@ class _Reading:
         computation = instruction.computation
         if computation not in self.chains:
             self.chains[computation] = self.times.chain(computation)
-        return FlopRow(instruction, count, self.times[computation], self.chains[computation])
+        cloned = is_xla_repetition(instruction) or self.in_clone(computation)
+        return FlopRow(
+            instruction, count, self.times[computation], self.chains[computation], cloned
+        )
+
+    def in_clone(self, computation: Computation) -> bool:
+        """Whether only fusions that XLA cloned run a computation."""
+        if computation not in self.clones:
+            callers = [call.caller for call in self.graph.callers.get(computation, ())]
+            self.clones[computation] = bool(callers) and all(
+                caller.opcode == "fusion"
+                and (is_xla_repetition(caller) or self.in_clone(caller.computation))
+                for caller in callers
+            )
+        return self.clones[computation]
 
     def product(self, instruction: Instruction, opcode: str) -> Count:
         try:

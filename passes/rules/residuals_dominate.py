@@ -85,7 +85,7 @@ def residuals_dominate(
             Quantity("of products", products, Unit.BYTES, Basis.MODELLED, _BY_PRIMITIVE),
         ),
         cost=cost,
-        fix=_fix(total, products, named.policies if named is not None else ()),
+        fix=_fix(total, products, [p.words for p in named.policies] if named is not None else []),
         notes=(*_lines(kept), *_names(kept, named)),
     )
 

@@ -13,7 +13,7 @@ from hloscope.capture.artifact import FORMAT, Artifact, LiteralFacts
 from hloscope.errors import HloscopeError, InputError
 from hloscope.ir.compiler_log import SlowFold
 from hloscope.ir.jaxpr_count import JaxprCount, JaxprFlops, JaxprSite, UncountedPrimitive
-from hloscope.ir.named_points import Crossing, Maker, NamedPoint, NamedPoints
+from hloscope.ir.named_points import Crossing, Maker, NamedPoint, NamedPoints, RematPolicy
 from hloscope.ir.signature import InputLeaf, OutputLeaf, Role, Signature
 
 ARTIFACT = Artifact(
@@ -67,7 +67,8 @@ ARTIFACT = Artifact(
                 "x", "f32", (), "", None, None, Maker("", "", None, None), (), 1, Crossing.LAST, 0
             ),
         ),
-        ("dots_saveable",),
+        (RematPolicy("mine(a; b)", ("a",), ("b",), ("c",), True, True, "pinned_host"),),
+        ("ffn_in", "x"),
     ),
     slow_folds=(SlowFold("sort.1", "f32[8]", "jit(f)/sort", 2.5, ended=True),),
     persistent_cache=False,
@@ -198,6 +199,17 @@ def test_an_artifact_of_before_named_values_loads_and_says_so(tmp_path):
     again = Artifact.load(path)
     assert again.named_points is None
     assert "capture it again" in again.named_points_note
+
+
+def test_policies_that_were_written_as_words_load_without_their_names(tmp_path):
+    path = tmp_path / "a.hloscope"
+    points = {"points": [], "policies": ["dots_saveable"]}
+    path.write_bytes(
+        zipped(artifact_json=json.dumps({**DOCUMENT, "named_points": points}), optimized_hlo="")
+    )
+    assert Artifact.load(path).named_points == NamedPoints(
+        policies=(RematPolicy("dots_saveable"),), names=None
+    )
 
 
 def test_damaged_bytes_never_raise_anything_untyped(tmp_path):

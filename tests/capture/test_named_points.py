@@ -116,7 +116,8 @@ def test_in_a_scan_a_value_is_one_of_as_many_as_it_runs():
 )
 def test_policies_are_said_as_they_were_written(policy, words):
     run = jax.checkpoint(block, policy=policy)
-    assert points_of(decoder(run, scan=True), PARAMS, X).policies == (words,)
+    (found,) = points_of(decoder(run, scan=True), PARAMS, X).policies
+    assert found.words == words
 
 
 def test_the_value_of_a_block_is_kept_as_the_input_of_the_next():
@@ -188,4 +189,17 @@ def test_a_value_that_a_policy_offloads_crosses_in_the_memory_of_the_host():
         "ffn_in": Crossing.KEPT,
         "ffn_out": Crossing.NOT_KEPT,
     }
-    assert named.policies == ("save_and_offload_only_these_names(ffn_in)",)
+    (found,) = named.policies
+    assert found.words == "save_and_offload_only_these_names(ffn_in)"
+    assert (found.offloads, found.host) == (("ffn_in",), "pinned_host")
+
+
+def test_every_name_is_known_also_of_what_no_result_needs():
+    def loss(x):
+        checkpoint_name(x * 2.0, "unused")
+        h, _ = jax.lax.scan(lambda h, _: (checkpoint_name(h + 1.0, "h"), None), x, length=2)
+        return h.sum()
+
+    found = points_of(loss, X)
+    assert set(found.names) == {"unused", "h"}
+    assert "unused" not in {point.name for point in found.points}

@@ -14,11 +14,13 @@ from hloscope.passes.aliasing import Aliasing
 from hloscope.passes.duplicate_products import DuplicateProducts
 from hloscope.passes.flops.elementwise import ElementwiseLedger
 from hloscope.passes.heap_block import HeapBlock
+from hloscope.passes.host_offload import HostOffload
 from hloscope.passes.layout_changes import LayoutChanges
 from hloscope.passes.masked_products import MaskedProducts
 from hloscope.passes.matrix_tiles import MatrixPadding
 from hloscope.passes.memory_use import MemoryUse
 from hloscope.passes.operand_dtypes import OperandDtypes
+from hloscope.passes.remat_verdict import RematVerdict
 from hloscope.passes.residuals import Residuals
 from hloscope.passes.roofline import Roofline
 from hloscope.passes.score_traffic import ScoreTraffic
@@ -46,6 +48,8 @@ FILES = [
     "tpu_m_fsdp.hlo",
     "gpu_m_coll.hlo",
     "gpu_ragged_bwd.hlo",
+    "gpu_offload.hlo",
+    "tpu_offload.hlo",
 ]
 TOKEN = re.compile(r"[\w.\-]+|[^\w\s]")
 
@@ -90,7 +94,7 @@ def test_a_mutated_module_is_answered_or_refused_by_type(fixtures_dir, session_o
         session = session_of(parse_text(text), CHIPS["v5e"])
     except HloscopeError:
         return
-    memory = (MemoryUse, HeapBlock, Residuals)
+    memory = (MemoryUse, HeapBlock, HostOffload, Residuals, RematVerdict)
     redundant = (
         *(ScoreTraffic, MatrixPadding, MaskedProducts, LayoutChanges),
         *(StepInvariance, DuplicateProducts),

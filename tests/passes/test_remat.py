@@ -6,8 +6,10 @@ import pytest
 
 from hloscope.ir import parse_text
 from hloscope.ir.jaxpr_count import JaxprCount, JaxprFlops, JaxprSite
+from hloscope.passes.flops.ledger import FlopLedger
 from hloscope.passes.remat import Remat, region_scope
 from hloscope.passes.remat_verdict import RematOutcome, RematVerdict
+from hloscope.pipeline.session import Session
 
 SCAN = 2 * 512 * 1024 * 1024  # one product of a layer
 LAYERS = 6
@@ -118,6 +120,78 @@ def test_clones_of_xla_are_told_apart_from_checkpoints(session_of):
     assert [clone.name for clone in remat.clones] == ["f.remat.1"]
     assert remat.clone_flops == EACH
     assert remat.regions == []
+
+
+LIMITED = """
+import jax, jax.numpy as jnp
+from hloscope import Step
+
+def loss(ws, x):
+    for w in ws:
+        x = jnp.tanh(x @ w)
+    return (x ** 2).sum()
+
+array = jax.ShapeDtypeStruct((8192, 8192), jnp.float32)
+step = Step(jax.grad(loss), ([array] * 4, array))
+"""
+
+
+def test_products_in_fusions_that_xla_clones_for_want_of_memory_are_its_own(tmp_path, need_target):
+    import hloscope
+
+    need_target("h100")
+    file = tmp_path / "train.py"
+    file.write_text(LIMITED)
+    # One percent of the card's memory: some 800 MB for arrays of 256 MB.
+    limit = {"xla_gpu_memory_limit_slop_factor": "1"}
+    session = Session(hloscope.load(f"{file}:step", target="h100", xla=limit))
+    remat, ledger = session.get(Remat), session.get(FlopLedger)
+    assert remat.clones
+    assert all(clone.opcode == "fusion" for clone in remat.clones)
+    # Forward and, but for the argument's gradient, twice as much backward; the rest is repeated.
+    product = 2 * 8192**3
+    assert remat.clone_flops == ledger.total.nominal - (4 + 7) * product > 0
+    assert ledger.recomputed.nominal == remat.clone_flops
+    assert session.get(RematVerdict).again_flops == remat.clone_flops
+    assert session.get(RematVerdict).outcome is RematOutcome.NONE
+    report = hloscope.remat(f"{file}:step", target="h100", xla=limit)
+    assert report.summary.startswith("No checkpoint in the step, but XLA repeats")
+
+
+FUSED = """HloModule m, is_scheduled=true
+c {{
+ a = f32[64,64] parameter(0)
+ ROOT d = f32[64,64] dot(a, a), lhs_contracting_dims={{1}}, rhs_contracting_dims={{0}}
+}}
+c.clone {{
+ b = f32[64,64] parameter(0)
+ ROOT d.1 = f32[64,64] dot(b, b), lhs_contracting_dims={{1}}, rhs_contracting_dims={{0}}
+}}
+ENTRY e {{
+ x = f32[64,64] parameter(0)
+ {first} = f32[64,64] fusion(x), kind=kOutput, calls=c
+ y = f32[64,64] tanh({first})
+ {second} = f32[64,64] fusion(x), kind=kOutput, calls=c.clone
+ ROOT z = f32[64,64] add(y, {second})
+}}"""
+
+
+@pytest.mark.parametrize(
+    ("first", "second", "repeated"),
+    [
+        ("f.1", "f.1.remat", 1),
+        ("f.1.remat", "f.1.remat2", 1),  # the original went, one of the two is a repetition
+        ("f.1.remat", "f.1.remat.3", 1),
+        ("f.1.remat", "f.2.remat3", 0),  # both were moved
+        ("f.1", "f.2", 0),
+    ],
+)
+def test_a_clone_repeats_something_only_if_something_of_its_name_is_left(
+    session_of, first, second, repeated
+):
+    session = session_of(FUSED.format(first=first, second=second))
+    assert session.get(Remat).clone_flops == repeated * EACH
+    assert len(session.get(Remat).clones) == repeated
 
 
 @pytest.mark.parametrize(

@@ -1,10 +1,16 @@
 """What policies keep and run again, against arithmetic on the sizes of a decoder.
 
-A scan of post-norm decoder layers in float32, so that the backward pass needs every
-product of the forward pass: recomputing a layer in full is its whole forward pass.
+A scan of post-norm decoder layers, so that the backward pass needs every product
+of the forward pass: recomputing a layer in full is its whole forward pass. A TPU
+multiplies in bfloat16 and pads to its tiles; for it the decoder is in bfloat16 and
+its sizes fill the tiles, else its bytes follow from the padding. What it casts or
+copies of the parameters before the loops crosses too, and is left out here: no
+policy touches it.
 """
 
 from __future__ import annotations
+
+from dataclasses import dataclass
 
 import pytest
 
@@ -14,14 +20,83 @@ from hloscope.passes.remat_verdict import RematOutcome, RematVerdict
 from hloscope.passes.residuals import Residuals
 from hloscope.pipeline.session import Session
 
-LAYERS, BATCH, LENGTH, WIDTH, HIDDEN, HEADS = 4, 2, 64, 128, 512, 4
+LAYERS, BATCH = 4, 2
 
-DECODER = f"""
+
+@dataclass(frozen=True)
+class Sizes:
+    """A decoder's shapes, and what follows from them for all layers together."""
+
+    length: int
+    width: int
+    hidden: int
+    heads: int
+    dtype: str
+
+    @property
+    def bytes(self) -> int:
+        return 2 if self.dtype == "bfloat16" else 4
+
+    @property
+    def tokens(self) -> int:
+        return LAYERS * BATCH * self.length
+
+    @property
+    def array(self) -> int:
+        """Bytes of one activation of the model's width."""
+        return self.tokens * self.width * self.bytes
+
+    @property
+    def scores(self) -> int:
+        return self.tokens * self.heads * self.length * self.bytes
+
+    @property
+    def end(self) -> int:
+        """The last layer's output, which the sum of squares keeps, once and not by layer."""
+        return self.array // LAYERS
+
+    @property
+    def projection(self) -> int:
+        return 2 * self.tokens * self.width**2
+
+    @property
+    def forward(self) -> int:
+        mixing = 2 * self.tokens * self.length * self.width
+        return 4 * self.projection + 2 * mixing + 2 * 2 * self.tokens * self.width * self.hidden
+
+    def kept(self, policy: str) -> int:
+        """The layer's input; what is named; the results of all eight products."""
+        wide = self.array * self.hidden // self.width
+        return {
+            "full": self.array,
+            "names": 2 * self.array,
+            "dots": 7 * self.array + self.scores + wide,
+        }[policy]
+
+    def again(self, policy: str) -> int:
+        return {"full": self.forward, "names": self.forward - self.projection, "dots": 0}[policy]
+
+    def code(self) -> str:
+        shapes = f"{LAYERS}, {BATCH}, {self.length}, {self.width}, {self.hidden}, {self.heads}"
+        return DECODER.replace("SIZES", shapes).replace("DTYPE", self.dtype)
+
+
+SIZES = {
+    "cpu": Sizes(64, 128, 512, 4, "float32"),
+    "h100": Sizes(64, 128, 512, 4, "float32"),
+    "v5e": Sizes(128, 256, 1024, 2, "bfloat16"),
+}
+CASES = [
+    *((policy, target) for target in ("cpu", "h100") for policy in ("full", "names", "dots")),
+    *((policy, "v5e") for policy in ("full", "names")),
+]
+
+DECODER = """
 import jax, jax.numpy as jnp
 from jax.ad_checkpoint import checkpoint_name
 from hloscope import Step
 
-L, B, S, W, F, H = {LAYERS}, {BATCH}, {LENGTH}, {WIDTH}, {HIDDEN}, {HEADS}
+L, B, S, W, F, H = SIZES
 
 def layer(h, p):
     q, k, v = (jnp.einsum("bsw,whd->bshd", h, p[name]) for name in "qkv")
@@ -37,40 +112,20 @@ def loss(layer):
     return of
 
 def shape(*sizes):
-    return jax.ShapeDtypeStruct((L, *sizes), jnp.float32)
+    return jax.ShapeDtypeStruct((L, *sizes), "DTYPE")
 
-params = {{name: shape(W, H, W // H) for name in "qkv"}}
-params |= {{"o": shape(H, W // H, W), "up": shape(W, F), "down": shape(F, W)}}
+params = {name: shape(W, H, W // H) for name in "qkv"}
+params |= {"o": shape(H, W // H, W), "up": shape(W, F), "down": shape(F, W)}
 policies = jax.checkpoint_policies
-wraps = {{
+wraps = {
     "none": layer,
     "full": jax.checkpoint(layer),
     "names": jax.checkpoint(layer, policy=policies.save_only_these_names("attention")),
     "dots": jax.checkpoint(layer, policy=policies.dots_saveable),
-}}
-x = jax.ShapeDtypeStruct((B, S, W), jnp.float32)
+}
+x = jax.ShapeDtypeStruct((B, S, W), "DTYPE")
 none, full, names, dots = (Step(jax.grad(loss(wraps[key])), (params, x)) for key in wraps)
 """
-
-TOKENS = LAYERS * BATCH * LENGTH
-ARRAY = TOKENS * WIDTH * 4
-"""Bytes of one activation of the model's width, of all layers."""
-
-SCORES = LAYERS * BATCH * HEADS * LENGTH**2 * 4
-PROJECTION = 2 * TOKENS * WIDTH**2
-MIXING = 2 * LAYERS * BATCH * HEADS * LENGTH**2 * (WIDTH // HEADS)
-FEEDING = 2 * TOKENS * WIDTH * HIDDEN
-FORWARD = 4 * PROJECTION + 2 * MIXING + 2 * FEEDING
-
-# The layer's input; what is named; the results of all eight products. The sum of
-# squares at the end keeps the last layer's output, once and not by layer.
-KEPT = {
-    "full": ARRAY,
-    "names": 2 * ARRAY,
-    "dots": ARRAY + 6 * ARRAY + SCORES + ARRAY * HIDDEN // WIDTH,
-}
-AGAIN = {"full": FORWARD, "names": FORWARD - PROJECTION, "dots": 0}
-END = BATCH * LENGTH * WIDTH * 4
 
 
 @pytest.fixture(scope="module")
@@ -80,43 +135,57 @@ def decoder(tmp_path_factory, need_target):
     from hloscope.pipeline.loading import load_passes
 
     load_passes()
-    file = tmp_path_factory.mktemp("decoder") / "decoder.py"
-    file.write_text(DECODER)
+    folder = tmp_path_factory.mktemp("decoder")
     done: dict[tuple[str, str], Session] = {}
 
     def get(policy: str, target: str) -> Session:
         need_target(target)
         if (policy, target) not in done:
+            file = folder / f"decoder_{SIZES[target].dtype}.py"
+            file.write_text(SIZES[target].code())
             done[policy, target] = Session(hloscope.load(f"{file}:{policy}", target=target))
         return done[policy, target]
 
     return get
 
 
-@pytest.mark.parametrize("target", ["cpu", "h100"])
-@pytest.mark.parametrize("policy", KEPT)
+def activations(session: Session) -> int:
+    """Bytes of the residuals that are not made of parameters alone."""
+    residuals = session.get(Residuals).residuals
+    return sum(residual.buffer.size for residual in residuals if not residual.is_argument)
+
+
+@pytest.mark.parametrize(("policy", "target"), CASES)
 def test_residuals_are_what_the_policy_keeps_of_each_layer(decoder, policy, target):
-    kept = decoder(policy, target).get(Residuals).total
-    assert kept == pytest.approx(KEPT[policy] + END, rel=0.05)
-    everything = decoder("none", target).get(Residuals).total
-    assert everything > decoder("dots", target).get(Residuals).total > KEPT["names"]
+    sizes, kept = SIZES[target], activations(decoder(policy, target))
+    assert kept == pytest.approx(sizes.kept(policy) + sizes.end, rel=0.05)
+    # Without a policy all products are kept, and what is computed of them.
+    assert activations(decoder("none", target)) > kept
 
 
-@pytest.mark.parametrize("target", ["cpu", "h100"])
-@pytest.mark.parametrize("policy", AGAIN)
+@pytest.mark.parametrize(("policy", "target"), CASES)
 def test_recomputation_is_the_forward_pass_without_what_is_kept(decoder, policy, target):
-    session = decoder(policy, target)
-    assert session.get(RematVerdict).again_flops == pytest.approx(AGAIN[policy], rel=0.05)
-    assert session.get(Remat).flops == pytest.approx(AGAIN[policy], rel=0.05)
+    session, again = decoder(policy, target), SIZES[target].again(policy)
+    assert session.get(RematVerdict).again_flops == pytest.approx(again, rel=0.05)
+    assert session.get(Remat).flops == pytest.approx(again, rel=0.05)
     # Forward, twice as much backward, and what runs again.
     total = session.get(FlopLedger).total.nominal
-    assert total == pytest.approx(3 * FORWARD + AGAIN[policy], rel=0.05)
-    survived = RematOutcome.SURVIVED if AGAIN[policy] else RematOutcome.KEPT_ALL
+    assert total == pytest.approx(3 * SIZES[target].forward + again, rel=0.05)
+    survived = RematOutcome.SURVIVED if again else RematOutcome.KEPT_ALL
     assert session.get(RematVerdict).outcome is survived
 
 
-@pytest.mark.parametrize("target", ["cpu", "h100"])
+@pytest.mark.parametrize("target", SIZES)
 def test_without_a_checkpoint_nothing_runs_again(decoder, target):
     session = decoder("none", target)
-    assert session.get(FlopLedger).total.nominal == pytest.approx(3 * FORWARD, rel=0.05)
+    total = session.get(FlopLedger).total.nominal
+    assert total == pytest.approx(3 * SIZES[target].forward, rel=0.05)
     assert session.get(RematVerdict).outcome is RematOutcome.NONE
+
+
+def test_a_tpu_also_hands_its_casts_of_the_parameters_on(decoder):
+    residuals = decoder("none", "v5e").get(Residuals).residuals
+    copies = [residual for residual in residuals if residual.is_argument]
+    assert {residual.buffer.shape.dtype for residual in copies} == {"bf16"}
+    names = {residual.made.argument.op_name for residual in copies}
+    assert names <= {f"params['{name}']" for name in ("q", "k", "v", "o", "up", "down")}

@@ -131,7 +131,7 @@ def test_bytes_a_layer_are_tokens_by_widths(decoder, run, widths):
 @pytest.mark.parametrize("target", ["cpu", "h100", "v5e"])
 def test_a_saved_name_is_found_in_its_buffer(decoder, target):
     named = decoder("names", target).get(NamedResiduals)
-    assert named.policies == ("save_only_these_names(attn_out, ffn_in)",)
+    assert [p.words for p in named.policies] == ["save_only_these_names(attn_out, ffn_in)"]
     found = {value.point.name: value for value in named.values}
     assert {name: len(value.residuals) for name, value in found.items()} == {
         "attn_out": 1,
@@ -146,6 +146,8 @@ def test_a_saved_name_is_found_in_its_buffer(decoder, target):
         if target != "v5e":  # whose tiles pad, and which may keep a narrower copy
             assert found[name].bytes == LAYERS * TOKENS * width * 4
     assert found["ffn_out"].recomputed
+    # As the optimized module has it too.
+    assert [name for name, value in found.items() if value.rebuilt] == ["ffn_out"]
     assert named.ambiguous == ()
     # The input of each block has no name.
     assert any(r.made.layers == LAYERS for r in named.unnamed)
@@ -234,3 +236,24 @@ def test_a_name_needs_line_primitive_and_shape(session_of, points, named, ambigu
     assert [v.point.name for v in found.values if v.residuals] == named
     assert [names for _, names in found.ambiguous] == ambiguous
     assert len(found.unnamed) == 1 - len(named) - len(ambiguous)
+
+
+JOINED = """
+HloModule m, is_scheduled=true
+ENTRY e {
+  w = f32[2,16] parameter(0)
+  a = f32[1,16] slice(w), slice={[0:1], [0:16]}
+  b = f32[1,16] slice(w), slice={[1:2], [0:16]}
+  j = f32[2,16] custom-call(a, b), custom_call_target="TARGET"
+  c = bf16[2,16] convert(j), metadata={op_name="jit(step)/jvp(f)/convert"}
+  ROOT g = bf16[2,16] custom-call(c), custom_call_target="g",
+    metadata={op_name="jit(step)/transpose(jvp(f))/mul"}
+}
+"""
+
+
+@pytest.mark.parametrize(("target", "argument"), [("ConcatBitcast", "w"), ("kernel", None)])
+def test_an_argument_that_a_tpu_fetches_in_parts_is_still_one(session_of, target, argument):
+    (residual,) = session_of(JOINED.replace("TARGET", target)).get(Residuals).residuals
+    found = residual.made.argument
+    assert (found.name if found is not None else None) == argument
