@@ -11,7 +11,8 @@ from hloscope.ir.closed_over import ClosedOver
 from hloscope.ir.jaxpr_count import JaxprCount
 from hloscope.ir.jaxpr_promotions import JaxprPromotions
 from hloscope.ir.named_points import NamedPoints
-from hloscope.pipeline.findings import Quantity, Unit
+from hloscope.ir.scan import count_instructions
+from hloscope.pipeline.findings import Basis, Quantity, Unit
 from hloscope.pipeline.inputs import (
     CompilerSetup,
     CompileTimes,
@@ -29,6 +30,7 @@ if TYPE_CHECKING:
 __all__ = ["ArtifactSubject", "ModuleSubject"]
 
 _VERSIONS = ("jax", "jaxlib")
+_BEFORE = "handed to XLA"
 _LONGEST_WARNING = 160
 
 
@@ -56,7 +58,7 @@ class ModuleSubject:
         self.name = name
         self._choice = choice
         self._facts = facts or {}
-        self._read_lowered = read_lowered
+        self._lowered = LoweredModule(read_lowered) if read_lowered is not None else None
 
     def inputs(self) -> Mapping[type, object]:
         """The module; an analysis infers a signature from it."""
@@ -69,9 +71,8 @@ class ModuleSubject:
             CompileTimes: Unavailable("a bare module does not say how long its compile took"),
             CompilerSetup: Unavailable("a bare module does not say how it was compiled"),
             JaxprPromotions: Unavailable("a bare module comes without its jaxpr"),
-            LoweredModule: LoweredModule(self._read_lowered)
-            if self._read_lowered is not None
-            else Unavailable("the module before optimization is not known"),
+            LoweredModule: self._lowered
+            or Unavailable("the module before optimization is not known"),
             NamedPoints: Unavailable("a bare module comes without the names that its step gave"),
         }
 
@@ -84,6 +85,7 @@ class ModuleSubject:
             "target": "unknown (the module does not say)",
             "devices": Quantity("devices", devices),
             "instructions": Quantity("instructions", self.module.num_instructions),
+            _BEFORE: _before(self._lowered),
             "scheduled": "yes" if self.module.is_scheduled else "no",
             **self._facts,
         }
@@ -127,9 +129,8 @@ class ArtifactSubject:
             or Unavailable(artifact.jaxpr_note or "the artifact holds no count of the jaxpr"),
             JaxprPromotions: artifact.promotions
             or Unavailable(artifact.promotions_note or "the artifact holds no promotions"),
-            LoweredModule: Unavailable("the module before optimization is not known")
-            if artifact.lowered_text is None
-            else LoweredModule(lambda: cast("Module", artifact.lowered)),
+            LoweredModule: self._lowered()
+            or Unavailable("the module before optimization is not known"),
             NamedPoints: artifact.named_points
             or Unavailable(artifact.named_points_note or "the artifact holds no named values"),
         }
@@ -171,11 +172,20 @@ class ArtifactSubject:
         if artifact.cached:
             facts["cache"] = "hit; the seconds of compile are those of the first time"
         facts["instructions"] = Quantity("instructions", artifact.module.num_instructions)
+        facts[_BEFORE] = _before(self._lowered())
         if caveat := self._caveat():
             facts["caveat"] = caveat
         if artifact.warnings:
             facts["warning"] = "; ".join(map(_in_short, artifact.warnings))
         return facts
+
+    def _lowered(self) -> LoweredModule | None:
+        text = self.artifact.lowered_text
+        if text is None:
+            return None
+        return LoweredModule(
+            lambda: cast("Module", self.artifact.lowered), lambda: count_instructions(text)
+        )
 
     def _caveat(self) -> str:
         """What a compile without the chip does not check, in the chip table's words."""
@@ -186,6 +196,16 @@ class ArtifactSubject:
         except TargetError:
             return ""
         return (chip.caveat or "") if chip is not None else ""
+
+
+def _before(lowered: LoweredModule | None) -> Quantity:
+    """Instructions of the module that JAX handed to XLA."""
+    name = "instructions handed to XLA"
+    try:
+        count = lowered.num_instructions if lowered is not None else None
+    except Unavailable:
+        count = None
+    return Quantity(name, count, basis=Basis.EXACT if count is not None else Basis.UNKNOWN)
 
 
 def _in_short(warning: str) -> str:

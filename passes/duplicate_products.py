@@ -6,6 +6,7 @@ from collections.abc import Hashable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from hloscope.errors import InputError
 from hloscope.ir import Computation, Instruction
 from hloscope.passes.call_graph import CallGraph, CallKind
 from hloscope.passes.execution import Execution
@@ -84,8 +85,8 @@ def find_duplicate_products(
         if sides:
             try:
                 dims = _dims(product) if len(sides) > 1 else None
-            except ValueError:  # dimension numbers that nothing can be read from
-                continue
+            except (InputError, ValueError):
+                continue  # what it multiplies is not known
             key = frames[product.computation], _key(product, sides, dims)
             groups.setdefault(key, []).append(row)
             if dims is not None:

@@ -9,8 +9,16 @@ from functools import lru_cache
 from hloscope.ir import Computation, Instruction, Shape
 from hloscope.ir.attributes import parse_integers
 from hloscope.ir.scan import split_list
+from hloscope.passes.call_graph import CallGraph
+from hloscope.passes.execution import Execution
 
-__all__ = ["FusionTraffic", "Needs", "fusion_traffic", "nested_needs", "part_bytes"]
+__all__ = [
+    "FusionTraffic",
+    "Needs",
+    "fusion_traffic",
+    "needs_inside",
+    "part_bytes",
+]
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,8 +70,9 @@ def fusion_traffic(
     parameter that is only sliced counts its slices, and a result that updates
     a parameter in place counts the update. Beyond it, slices are also seen behind
     elementwise operations and gathers, overlapping ones count no more than the
-    whole, and what is overwritten or handed on in place is not read: the sum
-    is what must move, which is what a floor needs.
+    whole, sums that are needed in part read that part, and what is overwritten
+    or handed on in place is not read: the sum is what must move, which is what
+    a floor needs.
 
     Args:
         fusion: The fusion.
@@ -183,12 +192,15 @@ def _spread(
                 place == 0 or opcode not in _FIRST_OPERAND_ONLY
             ):
                 needed = wanted
+            elif opcode == "reduce" and place == 0 and value.shape.is_array:
+                # Each element of the result sums as many of the operand.
+                needed = -(-whole * wanted // max(value.shape.num_elements, 1))
             else:
                 needed = whole
             _need(demand, operand, min(needed, whole))
 
 
-def nested_needs(computations: Iterable[Computation]) -> Needs:
+def _nested_needs(computations: Iterable[Computation]) -> Needs:
     """What fusions inside fusions need, all their results being needed.
 
     Args:
@@ -205,3 +217,14 @@ def nested_needs(computations: Iterable[Computation]) -> Needs:
             for parameter in computation.parameters
         }
     return found
+
+
+def needs_inside(graph: CallGraph, execution: Execution) -> Needs:
+    """What the fusions inside of launched fusions need, of a whole program."""
+    inside = {
+        call.callee
+        for computation in execution.enclosing
+        for call in graph.calls[computation]
+        if call.caller.opcode == "fusion"
+    }
+    return _nested_needs(computation for computation in graph.order if computation in inside)

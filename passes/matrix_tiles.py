@@ -9,6 +9,7 @@ from math import prod
 from hloscope.chips import Chip, ChipKind
 from hloscope.ir import Shape
 from hloscope.ir.dtypes import BITS
+from hloscope.passes.convolution_sizes import ConvolutionSizes
 from hloscope.passes.execution import Execution
 from hloscope.passes.flops.counts import result_of
 from hloscope.passes.flops.ledger import FlopRow
@@ -82,7 +83,7 @@ def tile_of(chip: Chip, dtypes: Sequence[str]) -> Tile | None:
 
 @dataclass(frozen=True, slots=True)
 class PaddedProduct:
-    """One product in whole tiles.
+    """One product, or a convolution as one, in whole tiles.
 
     Attributes:
         row: The product.
@@ -101,8 +102,8 @@ class PaddedProduct:
 
     @property
     def padded_flops(self) -> int:
-        """FLOPs of one execution in whole tiles."""
-        return 2 * prod((*self.sizes.batch, *self.padded))
+        """FLOPs of one execution in whole tiles, as the useful ones are counted."""
+        return round((self.row.count.flops or 0) * _growth(self.sizes, self.padded))
 
 
 @dataclass(frozen=True, slots=True)
@@ -144,7 +145,11 @@ class MatrixPadding:
 
 @analysis
 def pad_products(
-    chip: Chip, sizes: ProductSizes, roofline: Roofline, execution: Execution
+    chip: Chip,
+    sizes: ProductSizes,
+    convolutions: ConvolutionSizes,
+    roofline: Roofline,
+    execution: Execution,
 ) -> MatrixPadding:
     """Hold the padded product against the launch's own time on the roofline.
 
@@ -154,9 +159,10 @@ def pad_products(
     times = {row.instruction: row for row in roofline.rows}
     rows = []
     unaligned = []
-    for row in sizes.rows:
+    measured = {**sizes.by_product, **convolutions.by_product}
+    for row in (*sizes.rows, *convolutions.rows):
         tile = tile_of(chip, row.count.dtypes)
-        size = sizes.by_product[row.instruction]
+        size = measured[row.instruction]
         launched = execution.launch_of(row.instruction)
         launch = times.get(launched) if launched is not None else None
         if tile is None or launch is None or not launch.compute or not launch.flops:
@@ -164,13 +170,18 @@ def pad_products(
         if chip.kind is ChipKind.GPU and (array := _unaligned(row)) is not None:
             unaligned.append(UnalignedProduct(row, *array, launch.nominal_seconds))
         padded = tile.padded(size)
-        more = 2 * prod((*size.batch, *padded)) - size.flops
+        more = (row.count.flops or 0) * (_growth(size, padded) - 1)
         slower = launch.compute * (launch.flops + more) / launch.flops
         lost = max(slower - max(launch.compute, launch.memory or 0.0), 0.0)
         # A product with a vector waits for the matrix, and is no work for a matrix unit.
         if lost and prod(size.rows) > 1 and prod(size.columns) > 1:
             rows.append(PaddedProduct(row, size, tile, padded, lost * launch.times.nominal))
     return MatrixPadding(tuple(rows), tuple(unaligned), roofline.step.floor.nominal)
+
+
+def _growth(sizes: Sizes, padded: tuple[int, int, int]) -> float:
+    """How much more a product is in whole tiles."""
+    return prod(padded) / max(prod((*sizes.rows, *sizes.columns, *sizes.summed)), 1)
 
 
 def _unaligned(row: FlopRow) -> tuple[Shape, int] | None:

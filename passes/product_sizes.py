@@ -28,17 +28,21 @@ class Sizes:
         rows: Dimensions of the result that come from the left side.
         columns: Dimensions of the result that come from the right side.
         summed: Contracted dimensions.
+        taps: How many such products are added up one after another.
+        parts: What rows, columns and summed elements are called.
     """
 
     batch: tuple[int, ...]
     rows: tuple[int, ...]
     columns: tuple[int, ...]
     summed: tuple[int, ...]
+    taps: int = 1
+    parts: tuple[str, str, str] = ("rows", "columns", "summed size")
 
     @property
     def flops(self) -> int:
-        """Multiplies and adds of real numbers: ``2 B M N K``."""
-        return 2 * prod((*self.batch, *self.rows, *self.columns, *self.summed))
+        """Multiplies and adds of real numbers: ``2 B M N K``, as often as there are taps."""
+        return 2 * self.taps * prod((*self.batch, *self.rows, *self.columns, *self.summed))
 
 
 @dataclass(frozen=True, slots=True)

@@ -98,7 +98,7 @@ class _Counter:
             written = min(written, moved.written.get(Space.DEVICE, 0) - stacked)
             if not read + written + stacked:
                 continue
-            backward = _in_backward(launch)
+            backward = _in_backward(launch, unnamed=scores.backward_only)
             sums[backward] += (read + written + stacked) * moved.times.nominal
             exact = exact and moved.times.exact is not None
             if not backward:
@@ -159,9 +159,16 @@ def _users(value: Instruction) -> Iterator[Instruction]:
             yield user
 
 
-def _in_backward(launch: Instruction) -> bool:
-    """Whether a launch belongs to the backward pass, by its name or by its root's."""
+def _in_backward(launch: Instruction, *, unnamed: bool = False) -> bool:
+    """Whether a launch belongs to the backward pass, by its name or by its root's.
+
+    Args:
+        launch: The launch.
+        unnamed: What holds for one whose name says neither, as in a gradient that is
+            written by hand.
+    """
     name = launch.op_name
     if not name and launch.called:
         name = next((i.op_name for i in reversed(launch.called[0].instructions) if i.op_name), "")
-    return phase_of(name) is Phase.BACKWARD
+    phase = phase_of(name)
+    return unnamed if phase is Phase.OTHER else phase is Phase.BACKWARD

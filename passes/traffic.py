@@ -13,7 +13,7 @@ from hloscope.passes.call_graph import CallGraph
 from hloscope.passes.collectives import Collectives, gathered, is_started_by_fusion, only_waits
 from hloscope.passes.execution import Execution
 from hloscope.passes.flops.call_config import nested
-from hloscope.passes.fusion_traffic import Needs, fusion_traffic, nested_needs, part_bytes
+from hloscope.passes.fusion_traffic import Needs, fusion_traffic, needs_inside, part_bytes
 from hloscope.passes.memory_spaces import Space, has_on_chip_memory, space_of
 from hloscope.passes.multiplicity import Times
 from hloscope.pipeline.analyses import analysis
@@ -122,14 +122,7 @@ class _Counter:
     @cached_property
     def nested(self) -> Needs:
         """Computed when the first fusion asks, so that its errors belong to a fusion."""
-        enclosing = self.execution.enclosing
-        inside = {
-            call.callee
-            for computation in enclosing
-            for call in self.graph.calls[computation]
-            if call.caller.opcode == "fusion"
-        }
-        return nested_needs(c for c in self.graph.order if c in inside)
+        return needs_inside(self.graph, self.execution)
 
     def row(self, instruction: Instruction) -> TrafficRow:
         times = self.execution.times[instruction.computation]

@@ -9,7 +9,7 @@ from hloscope.errors import Unavailable, UsageError
 from hloscope.ir import InputLeaf, Module, OutputLeaf, Role, Signature
 from hloscope.pipeline.findings import Basis, Category, Status
 from hloscope.pipeline.inputs import KnownLiterals, LoweredModule, XlaCost, XlaMemory
-from hloscope.subjects import ArtifactSubject
+from hloscope.subjects import ArtifactSubject, ModuleSubject
 
 TEXT = """HloModule jit_step, input_output_alias={ {}: (0, {}, may-alias) }
 
@@ -74,10 +74,23 @@ def test_the_head_of_the_report_tells_target_mesh_versions_and_each_phase(artifa
     assert header["versions"] == "jax 0.10.2, jaxlib 0.10.2"
     assert [header[phase].value for phase in ("trace", "lower", "compile")] == [0.5, 0.25, 24.06]
     assert header["instructions"].value == 4
+    assert header["handed to XLA"].basis is Basis.UNKNOWN
     assert "autotuned" in header["caveat"]
     assert "cache" not in header
     cached = dataclasses.replace(artifact, cached=True)
     assert "cache" in ArtifactSubject(cached).header()
+
+
+def test_the_size_of_the_module_before_optimization_is_told_without_reading_it(artifact):
+    text = TEXT.replace(
+        "  call = f32[1024,512] custom-call", "  ROOT %c.1 = f32[1024,512] custom-call"
+    )
+    lowered = dataclasses.replace(artifact, lowered_text=text + "\nbroken {")
+    assert ArtifactSubject(lowered).header()["handed to XLA"].value == 4
+    dump = ModuleSubject(artifact.module, "dump")
+    assert dump.header()["handed to XLA"].value is None
+    beside = ModuleSubject(artifact.module, "dump", read_lowered=lambda: artifact.module)
+    assert beside.header()["handed to XLA"].value == 4
 
 
 def test_an_artifact_file_is_audited_as_what_was_captured(artifact, tmp_path):

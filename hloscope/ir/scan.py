@@ -12,6 +12,7 @@ __all__ = [
     "BALANCED",
     "STRING",
     "ScanError",
+    "count_instructions",
     "end_of_value",
     "skip_blank",
     "split_list",
@@ -29,6 +30,14 @@ class ScanError(ValueError):
 
 STRING = r'"(?:[^"\\]++|\\.)*+"'
 """Pattern of a quoted string with escapes."""
+
+
+_INSTRUCTION = re.compile(r"^[ \t]+(?:ROOT )?%?[\w.\-]+ = ", re.MULTILINE)
+
+
+def count_instructions(text: str) -> int:
+    """Instructions of a module that XLA printed, one a line, without reading them."""
+    return sum(1 for _ in _INSTRUCTION.finditer(text))
 
 
 def _nested(depth: int) -> str:

@@ -124,10 +124,12 @@ class LoweredModule:
 
     Args:
         read: Reads and parses it.
+        count: Counts its instructions in less time than that, where something can.
     """
 
-    def __init__(self, read: Callable[[], Module]) -> None:
+    def __init__(self, read: Callable[[], Module], count: Callable[[], int] | None = None) -> None:
         self._read = read
+        self._count = count
 
     @cached_property
     def module(self) -> Module:
@@ -140,3 +142,12 @@ class LoweredModule:
             return self._read()
         except HloscopeError as error:
             raise Unavailable(f"the module before optimization: {error.message}") from error
+
+    @cached_property
+    def num_instructions(self) -> int:
+        """Instructions of all its computations.
+
+        Raises:
+            Unavailable: It cannot be read.
+        """
+        return self.module.num_instructions if self._count is None else self._count()

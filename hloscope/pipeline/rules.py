@@ -38,6 +38,8 @@ class Limits:
             bytes moved for nothing are worth a finding.
         layout_bytes: Bytes that one line moves only to lay arrays out another way from
             which it is worth a finding, whatever their share.
+        reread_bytes: Bytes that one line's sums read again from which that is worth a
+            finding, whatever their share.
         wire_share: Share (0..1) of the bytes that one device sends from which
             bytes sent for nothing are worth a finding.
         exposed_share: Share (0..1) of the step's floor from which an exchange that
@@ -86,6 +88,7 @@ class Limits:
     mixed_flops_share: float = 0.2
     traffic_share: float = 0.01
     layout_bytes: int = 1 << 20
+    reread_bytes: int = 1 << 24
     wire_share: float = 0.01
     exposed_share: float = 0.02
     float64_bytes: int = 4096

@@ -10,7 +10,7 @@ from hloscope.ir.attributes import ConvolutionDims, Window
 from hloscope.passes.flops.counts import Count, Kind, bounded_by_shapes, product_flops, result_of
 from hloscope.passes.flops.window_positions import valid_positions
 
-__all__ = ["Forward", "count_convolution", "forward_flops", "shared_by_groups"]
+__all__ = ["Forward", "convolution_of", "count_convolution", "forward_flops", "shared_by_groups"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -67,6 +67,25 @@ def forward_flops(convolution: Forward) -> int:
     return product_flops(one, features * prod(convolution.positions()))
 
 
+def convolution_of(instruction: Instruction) -> Forward:
+    """What a ``convolution`` says of itself.
+
+    Raises:
+        ValueError: It has no labels.
+    """
+    dims = instruction.dim_labels
+    if dims is None:
+        raise ValueError("it has no dim_labels")
+    return Forward(
+        instruction.operands[0].shape,
+        result_of(instruction),
+        instruction.window or Window(),
+        dims,
+        instruction.integer("feature_group_count", 1),
+        instruction.integer("batch_group_count", 1),
+    )
+
+
 def count_convolution(instruction: Instruction) -> Count:
     """Count a ``convolution``.
 
@@ -80,17 +99,7 @@ def count_convolution(instruction: Instruction) -> Count:
         ValueError: As for :meth:`Forward.positions`, or there are no labels.
     """
     lhs, rhs = instruction.operands[0].shape, instruction.operands[1].shape
-    dims = instruction.dim_labels
-    if dims is None:
-        raise ValueError("it has no dim_labels")
-    convolution = Forward(
-        lhs,
-        result_of(instruction),
-        instruction.window or Window(),
-        dims,
-        instruction.integer("feature_group_count", 1),
-        instruction.integer("batch_group_count", 1),
-    )
+    convolution = convolution_of(instruction)
     asked_for = "conv_general_dilated" in instruction.op_name
     product = not asked_for and _is_matrix_product(convolution)
     kind = Kind.MATMUL if product else Kind.CONVOLUTION

@@ -7,19 +7,36 @@ from hloscope.ir.attributes import ConvolutionDims, Window, parse_dim_labels
 from hloscope.passes.flops.convolution import Forward, forward_flops
 from hloscope.passes.flops.counts import Count, Kind, result_of
 
-__all__ = ["count_cudnn_convolution"]
+__all__ = ["count_cudnn_convolution", "cudnn_convolution_of"]
 
 
 def count_cudnn_convolution(instruction: Instruction) -> Count:
     """Count a forward, input-gradient or filter-gradient call.
 
-    Window and labels describe the forward convolution of X with W to Y in
-    every case; what differs is which of the three is the result. All three
-    cost the same, because each pairs the same elements.
+    All three cost the same, because each pairs the same elements.
 
     Raises:
         IndexError: The labels do not fit the shapes.
         ValueError: There are no labels, or see :func:`valid_positions`.
+    """
+    first, second = instruction.operands[0].shape, instruction.operands[1].shape
+    flops = forward_flops(cudnn_convolution_of(instruction))
+    return Count(
+        Kind.CONVOLUTION,
+        flops,
+        dtypes=(first.dtype, second.dtype),
+        accumulation=result_of(instruction).dtype,
+    )
+
+
+def cudnn_convolution_of(instruction: Instruction) -> Forward:
+    """The forward convolution that a call computes, or a gradient of which.
+
+    Window and labels describe the forward convolution of X with W to Y in
+    every case; what differs is which of the three is the result.
+
+    Raises:
+        ValueError: There are no labels.
     """
     target = instruction.custom_call_target or ""
     first, second = instruction.operands[0].shape, instruction.operands[1].shape
@@ -33,19 +50,12 @@ def count_cudnn_convolution(instruction: Instruction) -> Count:
     labels = instruction.attributes.get("dim_labels")
     if labels is None:
         raise ValueError("it has no dim_labels")
-    convolution = Forward(
+    return Forward(
         _without_vectors(x, labels.partition("_")[0]),
         _without_vectors(y, labels.partition("->")[2]),
         instruction.window or Window(),
         _dims(labels),
         instruction.integer("feature_group_count", 1),
-    )
-    flops = forward_flops(convolution)
-    return Count(
-        Kind.CONVOLUTION,
-        flops,
-        dtypes=(first.dtype, second.dtype),
-        accumulation=result.dtype,
     )
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 
 from hloscope.chips import Chip, ChipKind
+from hloscope.passes.execution import Execution
 from hloscope.passes.finding_sites import instruction_site
 from hloscope.passes.flops.ledger import FlopLedger
 from hloscope.passes.masked_products import MaskedProduct, MaskedProducts
@@ -19,7 +20,11 @@ _ONCE = "; each branch taken, loops of unknown length run once"
 
 @rule("HS502", "dense-ragged-dot", Category.REDUNDANT_WORK)
 def dense_ragged_dot(
-    masked: MaskedProducts, ledger: FlopLedger, chip: Chip | None, limits: Limits
+    masked: MaskedProducts,
+    ledger: FlopLedger,
+    execution: Execution,
+    chip: Chip | None,
+    limits: Limits,
 ) -> Iterator[Finding]:
     """Finds ragged products that multiply every row with every group's weights, behind a mask.
 
@@ -59,7 +64,7 @@ def dense_ragged_dot(
         dense = sum(product.row.nominal for product in products)
         wasted = dense - sum(product.useful_flops for product in products)
         if total and wasted >= limits.product_flops_share * total:
-            yield _finding(products, wasted, dense, total, chip, limits)
+            yield _finding(products, wasted, dense, total, execution, chip, limits)
 
 
 def _finding(
@@ -67,6 +72,7 @@ def _finding(
     wasted: int,
     dense: int,
     total: int,
+    execution: Execution,
     chip: Chip | None,
     limits: Limits,
 ) -> Finding:
@@ -78,6 +84,8 @@ def _finding(
     notes = [f"largest: {worst.row.instruction.name}, masked by {worst.mask.name}"]
     if worst.row.chain:
         notes.append(f"reached through {worst.row.chain}")
+    if worst.row.instruction.location is None:
+        notes += _made_of(worst, execution)
     return Finding(
         code="HS502",
         name="dense-ragged-dot",
@@ -95,6 +103,15 @@ def _finding(
         fix=_fix(chip),
         notes=tuple(notes),
     )
+
+
+def _made_of(product: MaskedProduct, execution: Execution) -> Iterator[str]:
+    """Where the launch's operands come from, as TPU compilers drop the product's own name."""
+    launch = execution.launch_of(product.row.instruction)
+    locations = [operand.location for operand in launch.operands] if launch is not None else []
+    lines = dict.fromkeys(f"{one.file}:{one.line}" for one in locations if one is not None)
+    if lines:
+        yield f"it has no line of its own, and is made of what {', '.join(lines)} compute"
 
 
 def _fix(chip: Chip | None) -> str:

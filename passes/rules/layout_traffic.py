@@ -7,6 +7,7 @@ from collections.abc import Iterator, Sequence
 from hloscope.passes.alias_copies import AliasCopies
 from hloscope.passes.finding_sites import instruction_site
 from hloscope.passes.layout_changes import LayoutChange, LayoutChanges
+from hloscope.passes.score_arrays import ScoreArrays
 from hloscope.passes.traffic import Traffic
 from hloscope.pipeline.findings import Basis, Category, Finding, Quantity, Unit
 from hloscope.pipeline.rules import Limits, rule
@@ -15,12 +16,25 @@ __all__ = ["layout_traffic"]
 
 _ONCE = "each branch taken, loops of unknown length run once"
 _PROGRAM = "the program transposes here"
+_ORDER = (
+    "Write the producer so that it gives the order that the reader takes (one einsum for "
+    "product and transpose), or keep the array in that order from the start."
+)
+_FUSE = (
+    "These are attention's scores (HS501): a fused kernel, which keeps them on the chip, needs no "
+    "order of them in memory."
+)
+_GROUP = "These are copies for a ragged product (HS502): a grouped kernel takes the rows once."
 _UNNAMED = "XLA's own for what reads it next, or a transpose whose name the compiler dropped"
 
 
 @rule("HS507", "layout-traffic", Category.REDUNDANT_WORK)
 def layout_traffic(
-    changes: LayoutChanges, traffic: Traffic, copies: AliasCopies | None, limits: Limits
+    changes: LayoutChanges,
+    traffic: Traffic,
+    copies: AliasCopies | None,
+    scores: ScoreArrays | None,
+    limits: Limits,
 ) -> Iterator[Finding]:
     """Finds passes over memory that only lay an array out another way.
 
@@ -59,10 +73,16 @@ def layout_traffic(
     for rows in lines.values():
         moved = sum(change.nominal_bytes for change in rows)
         if moved >= limits.layout_bytes and moved >= limits.traffic_share * total > 0:
-            yield _finding(rows, moved, moved / total, limits)
+            yield _finding(rows, moved, moved / total, scores, limits)
 
 
-def _finding(rows: Sequence[LayoutChange], moved: int, share: float, limits: Limits) -> Finding:
+def _finding(
+    rows: Sequence[LayoutChange],
+    moved: int,
+    share: float,
+    scores: ScoreArrays | None,
+    limits: Limits,
+) -> Finding:
     largest = max(rows, key=lambda change: change.nominal_bytes)
     exact = all(change.row.times.exact is not None for change in rows)
     basis, model = (Basis.EXACT, None) if exact else (Basis.MODELLED, _ONCE)
@@ -94,10 +114,22 @@ def _finding(rows: Sequence[LayoutChange], moved: int, share: float, limits: Lim
             Quantity("launches", len(rows)),
         ),
         cost=cost,
-        fix="Write the producer so that it gives the order that the reader takes (one einsum for "
-        "product and transpose), or keep the array in that order from the start.",
+        fix=_fix(rows, scores),
         notes=(
             f"largest: {largest.source} to {largest.result}{turned}, {launch.name}{repeated}",
             why,
         ),
     )
+
+
+def _fix(rows: Sequence[LayoutChange], scores: ScoreArrays | None) -> str:
+    if _of_scores(rows, scores):
+        return _FUSE
+    return _GROUP if all("ragged_dot" in row.named.op_name for row in rows) else _ORDER
+
+
+def _of_scores(rows: Sequence[LayoutChange], scores: ScoreArrays | None) -> bool:
+    """Whether most of what moves is the scores of attention, in an order that no line asked for."""
+    arrays = {array for one in scores.attentions for array in one.arrays} if scores else set()
+    moved = sum(row.nominal_bytes for row in rows if row.row.instruction in arrays)
+    return 2 * moved > sum(row.nominal_bytes for row in rows)

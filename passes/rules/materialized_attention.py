@@ -34,7 +34,8 @@ def materialized_attention(
 
     What it does:
         Looks for a batched product whose result goes through a softmax into another
-        batched product, with nothing but element-by-element operations in between. All
+        batched product, with nothing but element-by-element operations in between, or,
+        in programs of a backward pass alone, through a softmax's gradient. All
         arrays of the scores' size along the way and in its gradient are followed: what
         the launches read and write of them in device memory is summed, loops multiplied
         out, and so is what the forward pass saves for the backward pass. Attentions of
@@ -81,13 +82,15 @@ def _finding(
     evidence = [
         cost,
         Quantity("share of memory traffic", share, Unit.SHARE, Basis.MODELLED, model),
-        Quantity("forward", row.forward, Unit.BYTES, Basis.MODELLED, model),
     ]
+    if row.forward:
+        evidence.append(Quantity("forward", row.forward, Unit.BYTES, Basis.MODELLED, model))
     if row.backward:
-        evidence += [
-            Quantity("backward", row.backward, Unit.BYTES, Basis.MODELLED, model),
-            Quantity("saved for the backward pass", row.saved, Unit.BYTES, Basis.MODELLED, model),
-        ]
+        evidence.append(Quantity("backward", row.backward, Unit.BYTES, Basis.MODELLED, model))
+    if row.forward and row.backward:
+        evidence.append(
+            Quantity("saved for the backward pass", row.saved, Unit.BYTES, Basis.MODELLED, model)
+        )
     held = _at_peak(row, use)
     if use is not None and held:
         evidence.append(Quantity("of the peak", held / use.peak, Unit.SHARE, use.basis, use.model))
@@ -97,9 +100,12 @@ def _finding(
         if (location := product.location) is not None
     )
     notes = [
-        f"scores: {scores.heads} heads (times batch) of {scores.queries} queries and "
-        f"{scores.keys} keys, depth {scores.depth}; first {result_of(first).dtype}, {first.name}"
+        f"scores: {scores.heads} heads (times batch) of {scores.keys} keys, {scores.queries} "
+        f"queries to each head of keys, depth {scores.depth}; first {result_of(first).dtype}, "
+        f"{first.name}"
     ]
+    if scores.backward_only:
+        notes.append("the gradient alone is in this program")
     if len(lines) > 1:
         notes.append(f"the same size at {', '.join(list(lines)[1:4])}")
     on_cpu = chip is not None and chip.kind is ChipKind.CPU

@@ -6,7 +6,10 @@ from collections.abc import Iterator, Sequence
 from math import prod
 
 from hloscope.ir import Instruction
+from hloscope.passes.convolution_sizes import input_channels
 from hloscope.passes.finding_sites import instruction_site
+from hloscope.passes.flops.counts import Kind
+from hloscope.passes.flops.ledger import FlopRow
 from hloscope.passes.matrix_tiles import MatrixPadding, PaddedProduct, UnalignedProduct
 from hloscope.pipeline.findings import Basis, Category, Finding, Quantity, Severity, Unit
 from hloscope.pipeline.rules import Limits, rule
@@ -15,18 +18,22 @@ __all__ = ["tile_padding"]
 
 _MODEL = "whole tiles of the matrix unit, work and memory at the roofline"
 _SHOWN = 3
+_FEW_CHANNELS = 16  # as of images, which no width of a layer brings to a whole tile
 
 
 @rule("HS503", "tile-padding", Category.REDUNDANT_WORK)
 def tile_padding(padding: MatrixPadding, limits: Limits) -> Iterator[Finding]:
-    """Finds matrix products whose sizes leave much of the matrix unit's tiles empty.
+    """Finds products and convolutions whose sizes leave much of the matrix unit's tiles empty.
 
     What it does:
         Rounds the rows, columns and summed elements of each matrix product up to the
         tiles of the chip's matrix unit: an array of 128 x 128 on a TPU (256 x 256 on v6e)
         that rows flow through in eights, sixteens or thirty-twos by type; 16 x 8 and
         32 bytes of summed elements on an NVIDIA GPU. Sizes are those of the optimized
-        program, and one device's share of them. What padding costs is the time that the
+        program, and one device's share of them. A convolution is the product that computes it:
+        output positions by output channels, summed over window taps and input channels;
+        where a TPU has the channels along its lanes each tap's are rounded up by themselves.
+        Grouped ones are left out. What padding costs is the time that the
         product takes longer for it at the chip's peak, beyond what its memory traffic
         takes anyway: a small batch that waits for its weights loses nothing. It is
         summed by source line, and listed from ``padding_share`` (2%) of the step's floor with
@@ -65,6 +72,10 @@ def tile_padding(padding: MatrixPadding, limits: Limits) -> Iterator[Finding]:
             yield _misaligned(products, share)
 
 
+def _is_convolution(row: FlopRow) -> bool:
+    return row.count.kind is Kind.CONVOLUTION
+
+
 def _place(product: Instruction) -> object:
     location = product.location
     return (location.file, location.line) if location else product.op_name or product
@@ -80,7 +91,8 @@ def _finding(rows: Sequence[PaddedProduct], share: float, limits: Limits) -> Fin
     notes = dict.fromkeys(
         _named(row) for row in sorted(rows, key=lambda row: -row.lost) if _odd(row)
     )
-    many = f"{len(rows)} products do" if len(rows) > 1 else "a product does"
+    noun = "convolution" if all(_is_convolution(row.row) for row in rows) else "product"
+    many = f"{len(rows)} {noun}s do" if len(rows) > 1 else f"a {noun} does"
     return Finding(
         code="HS503",
         name="tile-padding",
@@ -94,10 +106,22 @@ def _finding(rows: Sequence[PaddedProduct], share: float, limits: Limits) -> Fin
             Quantity("useful FLOPs", useful / padded, Unit.SHARE, Basis.MODELLED, _MODEL),
         ),
         cost=lost,
-        fix="Make "
-        + " and ".join(f"the {part} a multiple of {tile}" for part, _, _, tile in _odd(worst))
-        + ", or pad once where the arrays are made.",
+        fix=_fix(worst),
         notes=(*list(notes)[:_SHOWN], f"tiles: {worst.tile.source}"),
+    )
+
+
+def _fix(worst: PaddedProduct) -> str:
+    channels = input_channels(worst.sizes)
+    if channels is not None and channels < _FEW_CHANNELS and worst.sizes.taps == 1:
+        return (
+            f"Fold blocks of pixels into the {channels} channels in front of the convolution "
+            "(space to depth), with a window and a stride that are as much smaller."
+        )
+    return (
+        "Make "
+        + " and ".join(f"the {part} a multiple of {tile}" for part, _, _, tile in _odd(worst))
+        + ", or pad once where the arrays are made."
     )
 
 
@@ -112,8 +136,11 @@ def _misaligned(products: Sequence[UnalignedProduct], share: float) -> Finding:
         Basis.MODELLED,
         model,
     )
-    many = f"{len(products)} products take" if len(products) > 1 else "a product takes"
+    convolution = all(_is_convolution(product.row) for product in products)
+    noun = "convolution" if convolution else "product"
+    many = f"{len(products)} {noun}s take" if len(products) > 1 else f"a {noun} takes"
     multiple = 16 * 8 // worst.array.element_bits
+    size = f"{worst.length} channels" if convolution else f"size of {worst.length}"
     return Finding(
         code="HS503",
         name="tile-padding",
@@ -127,8 +154,8 @@ def _misaligned(products: Sequence[UnalignedProduct], share: float) -> Finding:
             Quantity("elements of a row", worst.length),
         ),
         cost=affected,
-        fix=f"Make the size of {worst.length} a multiple of {multiple} (better of 64), by padding "
-        "the parameters once where they are made.",
+        fix=f"Make the {size} a multiple of {multiple} (better of 64), by padding once where it "
+        "is chosen: with the parameters, or with a sequence.",
         notes=(
             f"largest: {worst.array}, {worst.row.instruction.name}",
             "loads of 16 bytes and the tensor memory accelerator need such rows; what a kernel "
@@ -146,9 +173,7 @@ def _odd(row: PaddedProduct) -> list[tuple[str, int, int, int]]:
         -(-sizes[1] // tile.held) * tile.held
     )
     tiles = (tile.streamed, tile.held) if flowing else (tile.held, tile.streamed)
-    parts = zip(
-        ("rows", "columns", "summed size"), sizes, row.padded, (*tiles, tile.summed), strict=True
-    )
+    parts = zip(row.sizes.parts, sizes, row.padded, (*tiles, tile.summed), strict=True)
     return [part for part in parts if part[1] != part[2]]
 
 

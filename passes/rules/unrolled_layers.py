@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from contextlib import suppress
 
+from hloscope.errors import Unavailable
+from hloscope.ir import Module
 from hloscope.passes.finding_sites import instruction_site
 from hloscope.passes.repeated_blocks import RepeatedBlocks
 from hloscope.pipeline.findings import Basis, Category, Finding, Quantity, Severity, Unit
-from hloscope.pipeline.inputs import CompileTimes
+from hloscope.pipeline.inputs import CompileTimes, LoweredModule
 from hloscope.pipeline.rules import Limits, rule
 
 __all__ = ["unrolled_layers"]
@@ -18,7 +21,11 @@ _LONG = 60.0  # seconds of a compile that people wait for and talk about
 
 @rule("HS801", "unrolled-layers", Category.COMPILE_TIME)
 def unrolled_layers(
-    blocks: RepeatedBlocks, times: CompileTimes | None, limits: Limits
+    module: Module,
+    blocks: RepeatedBlocks,
+    times: CompileTimes | None,
+    lowered: LoweredModule | None,
+    limits: Limits,
 ) -> Iterator[Finding]:
     """Finds programs that spell one block out for every layer.
 
@@ -52,12 +59,23 @@ def unrolled_layers(
     if blocks.instructions < limits.repeated_instructions:
         return
     share = 1 - blocks.folded / blocks.instructions
+    # The blocks count what several call with each of them; the module's own size is known.
+    left = round(module.num_instructions * (1 - share))
     evidence = [
         Quantity("blocks", blocks.times),
-        Quantity("instructions", blocks.instructions),
-        Quantity("with a loop", blocks.folded, Unit.COUNT, Basis.MODELLED, "one block is left"),
+        Quantity("instructions", module.num_instructions),
+        Quantity("with a loop", left, Unit.COUNT, Basis.MODELLED, "one block is left"),
     ]
-    cost = Quantity("instructions repeated", blocks.repeated)
+    with suppress(Unavailable):
+        if lowered is not None:
+            evidence.append(Quantity("handed to XLA", lowered.num_instructions))
+    cost = Quantity(
+        "instructions repeated",
+        module.num_instructions - left,
+        Unit.COUNT,
+        Basis.MODELLED,
+        "one block is left",
+    )
     severity = Severity.NOTE
     seconds = times.compile if times is not None else None
     if seconds is not None:

@@ -12,6 +12,7 @@ import pytest
 
 from hloscope.capture import Artifact, CaptureRequest, capture, parse_source
 from hloscope.errors import CaptureError, UsageError
+from hloscope.ir.scan import count_instructions
 from hloscope.ir.signature import Role
 
 _PARAMETER = re.compile(r"parameter\((\d+)\).*?op_name=\"((?:[^\"\\]|\\.)*)\"")
@@ -114,6 +115,8 @@ def test_the_program_before_optimization_is_kept(mlp_on_cpu):
     assert mlp_on_cpu.lowered_text.startswith("HloModule jit_train")
     assert "dot(" in mlp_on_cpu.lowered_text
     assert "fusion(" not in mlp_on_cpu.lowered_text
+    assert count_instructions(mlp_on_cpu.lowered_text) == mlp_on_cpu.lowered.num_instructions
+    assert count_instructions(mlp_on_cpu.hlo_text) == mlp_on_cpu.module.num_instructions
 
 
 def test_versions_and_target_are_recorded(mlp_on_cpu):

@@ -11,6 +11,8 @@ from hloscope.chips import CHIPS
 from hloscope.errors import HloscopeError
 from hloscope.ir import parse_text
 from hloscope.passes.aliasing import Aliasing
+from hloscope.passes.chunked_loops import ChunkedLoops
+from hloscope.passes.convolution_sizes import ConvolutionSizes
 from hloscope.passes.duplicate_products import DuplicateProducts
 from hloscope.passes.flops.elementwise import ElementwiseLedger
 from hloscope.passes.heap_block import HeapBlock
@@ -21,6 +23,7 @@ from hloscope.passes.matrix_tiles import MatrixPadding
 from hloscope.passes.memory_use import MemoryUse
 from hloscope.passes.operand_dtypes import OperandDtypes
 from hloscope.passes.remat_verdict import RematVerdict
+from hloscope.passes.repeated_reads import RepeatedReads
 from hloscope.passes.residuals import Residuals
 from hloscope.passes.roofline import Roofline
 from hloscope.passes.score_traffic import ScoreTraffic
@@ -97,7 +100,7 @@ def test_a_mutated_module_is_answered_or_refused_by_type(fixtures_dir, session_o
     memory = (MemoryUse, HeapBlock, HostOffload, Residuals, RematVerdict)
     redundant = (
         *(ScoreTraffic, MatrixPadding, MaskedProducts, LayoutChanges),
-        *(StepInvariance, DuplicateProducts),
+        *(StepInvariance, DuplicateProducts, RepeatedReads, ChunkedLoops, ConvolutionSizes),
     )
     others = (Aliasing, OperandDtypes, ElementwiseLedger, Roofline)
     for wanted in (Trust, *others, *memory, *redundant):

@@ -236,6 +236,15 @@ def test_a_reduction_in_a_fusion_reads_all_of_its_operand(traffic_of):
     assert only(traffic_of(fusion(body, ["f32[8,16]"], "f32[8]"))) == (512, 32)
 
 
+def test_of_a_sum_that_is_needed_in_part_that_part_is_read(traffic_of):
+    body = (
+        "  %z = f32[] constant(0)\n"
+        "  %r = f32[8] reduce(%p0, %z), dimensions={1}, to_apply=add\n"
+        "  ROOT %s = f32[2] slice(%r), slice={[2:4]}\n"
+    )
+    assert only(traffic_of(fusion(body, ["f32[8,16]"], "f32[2]"))) == (2 * 16 * 4, 8)
+
+
 def entry(lines, root):
     return f"HloModule m\n\nENTRY e {{\n{lines}  ROOT r = {root}\n}}\n"
 

@@ -88,6 +88,21 @@ def test_launches_that_compute_and_plain_copies_are_left_alone(found_in, code, t
     assert found_in("HS507", code, target) == ()
 
 
+GROUPED = """
+def loss(q, k, v):
+    out = jax.nn.dot_product_attention(q, k, v, implementation="xla", is_causal=True)
+    return (out.astype(jnp.float32) ** 2).mean()
+
+q, kv = (shape(2, 1024, heads, 64, dtype="bfloat16") for heads in (8, 2))
+step = Step(jax.grad(loss, argnums=(0, 1, 2)), (q, kv, kv))
+"""
+
+
+def test_of_attentions_scores_the_fix_is_a_fused_kernel(found_in):
+    (finding,) = found_in("HS507", GROUPED, "h100")
+    assert "fused kernel" in finding.fix
+
+
 @pytest.mark.parametrize("target", ["h100", "v5e"])
 def test_products_take_either_order(found_in, target):
     assert found_in("HS507", MLP, target) == ()

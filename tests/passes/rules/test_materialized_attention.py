@@ -1,3 +1,5 @@
+import textwrap
+
 import pytest
 
 from hloscope.errors import HloscopeError
@@ -46,6 +48,16 @@ step = Step(jax.grad(loss, argnums=(0, 1)), (
     shape(4, 512, 256, dtype="bfloat16"), shape(4, 256, 1024, dtype="bfloat16"),
     shape(4, 512, 1024)))
 """
+GRADIENT = "jax.grad(loss, argnums=(0, 1, 2))"
+BACKWARD = """
+def attend(q, k, v):
+    x = jnp.einsum("bthd,bshd->bhts", q, k).astype(jnp.float32)
+    return jnp.einsum("bhts,bshd->bthd", (NORMAL).astype(q.dtype), v)
+
+q = shape(2, 512, 4, 64, dtype="bfloat16")
+pull = jax.eval_shape(lambda *x: jax.vjp(attend, *x)[1], q, q, q)
+step = Step(lambda pull, g: pull(g), (pull, q))
+"""
 GATED = """
 def f(x, up, down):
     return jnp.einsum("ebf,efd->ebd", jax.nn.silu(jnp.einsum("ebd,edf->ebf", x, up)), down)
@@ -64,7 +76,7 @@ def test_scores_are_found_with_what_they_move(found_in):
     assert finding.evidence[1].value == pytest.approx(24 / 30)
     assert finding.severity is Severity.ERROR
     assert (finding.site.file, finding.site.line is not None) == ("train.py", True)
-    assert "512 queries and 512 keys, depth 64" in finding.notes[0]
+    assert "8 heads (times batch) of 512 keys, 512 queries to each" in finding.notes[0]
     assert 'implementation="cudnn"' in finding.fix
 
 
@@ -87,7 +99,7 @@ def test_a_scan_over_layers_weighs_with_its_length_and_what_it_saves(found_in, t
 
 
 def test_scores_that_a_tpu_writes_to_memory_are_found(found_in):
-    code = EINSUM.format(batch=8, length=2048, what="jax.grad(loss, argnums=(0, 1, 2))")
+    code = EINSUM.format(batch=8, length=2048, what=GRADIENT)
     (finding,) = found_in("HS501", code, "v5e")
     assert finding.evidence[1].value > 0.8
     assert "Pallas" in finding.fix
@@ -123,14 +135,54 @@ def test_classifiers_and_gated_layers_are_no_attention(found_in, code, target):
     assert found_in("HS501", code, target) == ()
 
 
-def test_cudnns_attention_is_left_alone(found_in):
+def test_cudnns_attention_is_left_alone_forward_and_backward(found_in):
+    code = EINSUM.format(batch=2, length=512, what=GRADIENT)
+    kernel = """
+    def attend(q, k, v):
+        return jax.nn.dot_product_attention(q, k, v, implementation="cudnn", is_causal=True)
+    """
     try:
-        found = found_in("HS501", XLA.format(length=512).replace('"xla"', '"cudnn"'), "h100")
+        found = found_in("HS501", _with(code, kernel), "h100")
     except HloscopeError as error:
         if "cuDNN not found" not in str(error):
             raise
         pytest.skip("JAX wants cuDNN's library: hloscope targets install h100 --with-cudnn")
     assert found == ()
+
+
+def test_a_pallas_kernel_is_left_alone_forward_and_backward(found_in):
+    kernel = """
+    from jax.experimental.pallas.ops.tpu.flash_attention import flash_attention
+    def attend(q, k, v):
+        return flash_attention(*(x.swapaxes(1, 2) for x in (q, k, v)))
+    """
+    code = EINSUM.format(batch=8, length=1024, what=GRADIENT)
+    assert found_in("HS501", _with(code, kernel), "v5e") == ()
+
+
+def _with(code, kernel):
+    return code.replace("\ndef loss", textwrap.dedent(kernel) + "\ndef loss")
+
+
+@pytest.mark.parametrize("target", ["cpu", "h100"])
+def test_the_gradient_alone_is_attention_too(found_in, target):
+    (finding,) = found_in("HS501", BACKWARD.replace("NORMAL", "jax.nn.softmax(x)"), target)
+    moved = {quantity.name: quantity.value for quantity in finding.evidence}
+    assert "forward" not in moved
+    # Written and read: the gradients of probabilities and scores; read: probabilities.
+    assert moved["backward"] >= 8 * 512 * 512 * (2 + 2 + 2 + 2 + 2)
+    assert "the gradient alone is in this program" in finding.notes
+
+
+@pytest.mark.parametrize(
+    "normal",
+    [
+        "x * jax.lax.rsqrt((x * x).mean(-1, keepdims=True))",
+        "(x - x.mean(-1, keepdims=True)) * jax.lax.rsqrt(x.var(-1, keepdims=True))",
+    ],
+)
+def test_the_gradient_of_a_norm_is_none(found_in, normal):
+    assert found_in("HS501", BACKWARD.replace("NORMAL", normal), "cpu") == ()
 
 
 def fixture_findings(file):

@@ -1,5 +1,6 @@
 import pytest
 
+from hloscope.chips import CHIPS
 from hloscope.pipeline.findings import Severity, Unit
 
 MLP = """
@@ -81,3 +82,47 @@ def test_a_product_with_a_vector_has_no_tiles_to_fill(found_in):
     step = Step(f, (shape(64, 100), shape(100)))
     """
     assert found_in("HS503", code, "v5e") == ()
+
+
+CONVOLUTION = """
+def f(x, w):
+    return jax.lax.conv_general_dilated(
+        x, w, (1, 1), "SAME", dimension_numbers=("NHWC", "HWIO", "NHWC"))
+
+step = Step(f, (shape(8, 32, 32, {channels}, dtype="bfloat16"),
+                shape(3, 3, {channels}, 256, dtype="bfloat16")))
+"""
+
+
+def test_channels_between_tiles_are_found(found_in):
+    (finding,) = found_in("HS503", CONVOLUTION.format(channels=100), "v5e")
+    # Each of nine taps sums over 100 channels, in a tile of 128.
+    assert finding.evidence[2].value == pytest.approx(100 / 128)
+    assert "a convolution does" in finding.message
+    assert any("input channels 100 -> 128" in note for note in finding.notes)
+    assert "input channels a multiple of 128" in finding.fix
+
+
+def test_channels_that_are_not_aligned_are_named_on_a_gpu(found_in):
+    (unaligned,) = found_in("HS503", CONVOLUTION.format(channels=100), "h100")
+    assert "a convolution takes" in unaligned.message
+    assert "100 channels a multiple of 8" in unaligned.fix
+
+
+def test_channels_of_whole_tiles_are_left_alone(found_in):
+    assert found_in("HS503", CONVOLUTION.format(channels=128), "h100") == ()
+
+
+def test_an_image_is_to_be_folded_into_channels(findings_of):
+    text = """
+    HloModule m, is_scheduled=true
+    ENTRY e {
+      x = bf16[8,64,64,3]{0,3,2,1:T(4,128)(2,1)} parameter(0)
+      w = bf16[3,3,3,256]{3,2,1,0:T(4,128)(2,1)} parameter(1)
+      ROOT c = bf16[8,64,64,256]{3,0,2,1:T(8,128)(2,1)S(1)} convolution(x, w),
+        window={size=3x3 pad=1_1x1_1}, dim_labels=b01f_01io->b01f
+    }
+    """
+    (finding,) = findings_of("HS503", text, CHIPS["v5e"])
+    assert any("taps times input channels 27 -> 128" in note for note in finding.notes)
+    assert "Fold blocks of pixels into the 3 channels" in finding.fix
