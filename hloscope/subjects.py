@@ -137,7 +137,9 @@ class ArtifactSubject:
         found[CompileTimes] = CompileTimes(
             *(artifact.timings.get(phase) for phase in ("trace", "lower", "compile"))
         )
-        found[CompilerSetup] = CompilerSetup(artifact.slow_folds, artifact.persistent_cache)
+        found[CompilerSetup] = CompilerSetup(
+            artifact.slow_folds, artifact.persistent_cache, artifact.full_rematerializations
+        )
         if artifact.mesh:
             found[MeshAxes] = MeshAxes(artifact.mesh)
         try:

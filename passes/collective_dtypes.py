@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from hloscope.ir import Computation, Instruction
 from hloscope.ir.dtypes import BITS, is_floating
 from hloscope.passes.call_graph import CallGraph, CallKind
-from hloscope.passes.collectives import Collective, CollectiveKind, Collectives
+from hloscope.passes.collectives import SUMS, Collective, CollectiveKind, Collectives
 from hloscope.passes.converts import is_asked_for
 from hloscope.passes.operand_dtypes import OperandDtypes
 from hloscope.passes.origins import Origins, moves
@@ -26,7 +26,6 @@ _MOVERS = frozenset(
         CollectiveKind.BROADCAST,
     }
 )
-_SUMMERS = frozenset({CollectiveKind.ALL_REDUCE, CollectiveKind.REDUCE_SCATTER})
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,6 +39,7 @@ class WideCollective:
         converts: The conversions that narrow its result; empty where its operand
             was narrow and widened in front of it, or where products round it.
         how: What makes the narrow type enough, in words.
+        widened_before: Whether that is a narrow operand, widened in front of it.
     """
 
     collective: Collective
@@ -47,6 +47,7 @@ class WideCollective:
     narrow: str
     converts: Sequence[Instruction]
     how: str
+    widened_before: bool = False
 
     @property
     def saved_bytes(self) -> int | None:
@@ -110,7 +111,7 @@ def find_collective_dtypes(
             found = _widened_before(row, origins) or uses.narrowed_after(row)
             if found is not None:
                 wide.append(found)
-        if row.kind in _SUMMERS and BITS[dtype] <= 16:
+        if row.kind in SUMS and BITS[dtype] <= 16:
             sums.append(NarrowSum(row, dtype, _is_gradient(row, origins.of(operand))))
     return CollectiveDtypes(wide, sums)
 
@@ -148,7 +149,8 @@ def _widened_before(row: Collective, origins: Origins) -> WideCollective | None:
     narrow, wide = max(sources, key=BITS.__getitem__), operands[0].shape.dtype
     if BITS[narrow] >= BITS[wide]:
         return None
-    return WideCollective(row, wide, narrow, (), f"{narrow} was widened in front of it")
+    how = f"{narrow} was widened in front of it"
+    return WideCollective(row, wide, narrow, (), how, widened_before=True)
 
 
 class _Uses:

@@ -23,6 +23,7 @@ from hloscope.pipeline.findings import Basis
 __all__ = [
     "RING",
     "RING_LOOPS",
+    "SUMS",
     "Collective",
     "CollectiveKind",
     "Collectives",
@@ -51,6 +52,10 @@ class CollectiveKind(StrEnum):
     BROADCAST = "collective-broadcast"
     SEND = "send"
     RECEIVE = "recv"
+
+
+SUMS = frozenset({CollectiveKind.ALL_REDUCE, CollectiveKind.REDUCE_SCATTER})
+"""Kinds that reduce what devices have; the others move it."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -234,9 +239,22 @@ def _row(
         wire,
         basis,
         execution.times[launch.computation],
-        execution.runs_beside(launch) or _feeds(instruction, "AsyncCollectiveStart"),
+        not _is_waited_for(instruction)
+        and (execution.runs_beside(launch) or _feeds(instruction, "AsyncCollectiveStart")),
         note,
     )
+
+
+def _is_waited_for(instruction: Instruction) -> bool:
+    """Whether XLA:GPU runs it on the stream of all other work, though it may print a start.
+
+    Of a collective that an ``async-start`` calls the start may say so.
+    """
+    for value in (instruction, *instruction.computation.callers):
+        config = value.backend_config.get("collective_backend_config")
+        if isinstance(config, dict) and config.get("is_sync") is True:
+            return True
+    return False
 
 
 def _payload(instruction: Instruction, kind: CollectiveKind) -> int:

@@ -1,4 +1,4 @@
-"""What every exchange is for: its mesh axes, its part of the step, the leaf that it moves."""
+"""What every exchange is for: its mesh axes, its part of the step, the leaves that it is about."""
 
 from __future__ import annotations
 
@@ -9,12 +9,15 @@ from hloscope.errors import InputError
 from hloscope.ir import Instruction, Module
 from hloscope.ir.attributes import parse_integers
 from hloscope.ir.scan import split_list
-from hloscope.ir.signature import Signature
+from hloscope.ir.signature import InputLeaf, Signature
 from hloscope.passes.buffer_kinds import named_origin
 from hloscope.passes.collectives import Collective, CollectiveKind, Collectives
+from hloscope.passes.flow_parts import FlowParts
+from hloscope.passes.leaf_sources import LeafSources
 from hloscope.passes.mesh_axes import axes_of_groups, axes_of_pairs
 from hloscope.passes.origins import Origins
 from hloscope.passes.step_parts import StepPart, part_of
+from hloscope.passes.updated_leaves import UpdatedLeaves
 from hloscope.pipeline.analyses import analysis
 from hloscope.pipeline.inputs import MeshAxes
 
@@ -22,7 +25,7 @@ __all__ = ["Exchange", "Exchanges", "find_exchanges"]
 
 _MOST_CALLS = 6
 _ENDS = ("-done", "-update")
-_REPEATS = frozenset({"while", "conditional", "fusion"})
+_REPEATS = frozenset({"while", "conditional"})
 
 
 @dataclass(frozen=True, slots=True)
@@ -35,16 +38,32 @@ class Exchange:
         axes: Mesh axes that it runs along; ``None`` where the mesh is unknown
             or its groups follow none of its axes.
         part: The part of the step that it belongs to.
+        by_flow: Whether the part is told by data flow, for want of a name.
         dtypes: Element types that cross the links.
-        leaf: Pytree path of the argument whose elements it moves, if any.
+        moved: The leaves of the arguments whose elements it moves, converted or not.
+        updated: Leaves whose new value its result becomes, as a summed gradient does.
+        sources: Leaves that what it sends is computed from, where it has none of these.
     """
 
     collective: Collective
     named: Instruction
     axes: tuple[str, ...] | None
     part: StepPart
+    by_flow: bool
     dtypes: tuple[str, ...]
-    leaf: str | None
+    moved: tuple[InputLeaf, ...]
+    updated: tuple[InputLeaf, ...]
+    sources: tuple[InputLeaf, ...]
+
+    @property
+    def leaf(self) -> str | None:
+        """Pytree path of the argument whose elements it moves, of the first of several."""
+        return self.moved[0].path if self.moved else None
+
+    @property
+    def about(self) -> str | None:
+        """That, or the path of the leaf that it updates."""
+        return self.leaf or (self.updated[0].path if self.updated else None)
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,24 +80,38 @@ def find_exchanges(
     origins: Origins,
     signature: Signature | None,
     mesh: MeshAxes | None,
+    updated: UpdatedLeaves | None,
+    sources: LeafSources | None,
+    flow_parts: FlowParts | None,
 ) -> Exchanges:
-    """Join each exchange with its mesh axes, its scope and the argument that it moves."""
+    """Join each exchange with its mesh axes, its scope and the arguments that it is about."""
     leaves = signature.by_parameter() if signature is not None else {}
     rows = []
     for collective in collectives.rows:
         instruction = collective.instruction
         named = _named(instruction)
         sent = _sent(instruction, collective.kind)
-        arguments = (_argument(operand, origins, module) for operand in sent)
-        found = [leaves[number].path for number in arguments if number in leaves]
+        arguments = dict.fromkeys(_argument(operand, origins, module) for operand in sent)
+        moved = tuple(leaves[number] for number in arguments if number in leaves)
+        new = updated.of(instruction) if updated is not None and not moved else ()
+        behind: dict[str, InputLeaf] = {}
+        if sources is not None and not moved and not new:
+            behind = {leaf.path: leaf for value in sent for leaf in sources.of(value)}
+        part, by_flow = part_of(named), False
+        if not named.op_name and flow_parts is not None:
+            found = flow_parts.of(instruction)
+            part, by_flow = found or part, found is not None
         rows.append(
             Exchange(
                 collective,
                 named,
                 _axes(instruction, collective.kind, mesh),
-                part_of(named),
+                part,
+                by_flow,
                 tuple(dict.fromkeys(x.dtype for operand in sent for x in operand.shape.leaves())),
-                next(iter(found), None),
+                moved,
+                new,
+                tuple(behind.values()),
             )
         )
     return Exchanges(rows)

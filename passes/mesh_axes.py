@@ -15,7 +15,6 @@ from hloscope.pipeline.inputs import MeshAxes
 
 __all__ = ["axes_of_groups", "axes_of_pairs", "read_mesh"]
 
-_MOST_DEVICES = 1 << 20  # a text that names more was made up
 _MOST_AXES = 8
 _MESH = re.compile(r"mesh\[([^\]]*)\]")
 _MADE_UP = re.compile(r"axis_\d+")  # by the partitioner, for a mesh without names
@@ -51,10 +50,12 @@ def axes_of_groups(groups: Groups, mesh: MeshAxes) -> tuple[str, ...] | None:
     Returns:
         ``None`` where no set of axes gives these groups.
     """
-    devices = prod(mesh.sizes.values())
-    if devices > _MOST_DEVICES or (groups and sum(map(len, groups)) != devices):
+    if not groups:
+        return tuple(name for name, size in mesh.sizes.items() if size > 1)
+    # Groups hold every device once, so that a mesh of another size is out of the question.
+    if sum(map(len, groups)) != prod(mesh.sizes.values()):
         return None
-    wanted = {frozenset(group) for group in groups} or {frozenset(range(devices))}
+    wanted = {frozenset(group) for group in groups}
     for axes in _subsets(mesh):
         if _groups_over(axes, mesh) == wanted:
             return axes

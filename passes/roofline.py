@@ -256,8 +256,12 @@ def _row(
     cycles = estimated_cycles(instruction)
     if not (unknown or flops or wire or moved.moved() or cycles):
         return None
-    asynchronous = execution.runs_beside(instruction)
-    asynchronous = asynchronous or any(exchange.asynchronous for exchange in exchanges)
+    # A start that XLA made synchronous leaves the device no other work.
+    asynchronous = (
+        any(exchange.asynchronous for exchange in exchanges)
+        if exchanges
+        else execution.runs_beside(instruction)
+    )
     return RooflineRow(
         instruction,
         moved.times,

@@ -6,13 +6,17 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 from hloscope import units
+from hloscope.answers.reshards import reshard_notes, reshard_tables
 from hloscope.errors import Unavailable
-from hloscope.passes.collectives import RING, RING_LOOPS
+from hloscope.ir.signature import InputLeaf
+from hloscope.passes.collectives import RING, RING_LOOPS, SUMS
 from hloscope.passes.exchanges import Exchange, Exchanges
 from hloscope.passes.overlap import SCHEDULE, ExchangeTime, Overlap
+from hloscope.passes.reshards import Reshards
 from hloscope.passes.scopes import collapse_scope
 from hloscope.pipeline.audit import AuditSubject, plural, trust_of
 from hloscope.pipeline.findings import Basis, Column, Quantity, Report, Table, Text, Unit
+from hloscope.pipeline.pytree_paths import keys_of
 from hloscope.pipeline.session import Session
 
 __all__ = ["SHOWN", "report_collectives"]
@@ -53,9 +57,42 @@ class _Row:
 
     @property
     def where(self) -> str:
-        """The leaf that it moves, else its scope."""
+        """The leaves that it is about, else its scope."""
         name = self.exchange.named.op_name
-        return self.exchange.leaf or collapse_scope(name, _DEEPEST) or name or "-"
+        scope = collapse_scope(name, _DEEPEST) or name
+        about = _leaves(self.exchange.moved or self.exchange.updated)
+        sources = _leaves(self.exchange.sources)
+        return about or (sources if self._moves else scope) or scope or sources or "-"
+
+    @property
+    def _moves(self) -> bool:
+        """Whether it sums nothing: what it sends is about a leaf still."""
+        return self.exchange.collective.kind not in SUMS
+
+    @property
+    def relation(self) -> str:
+        """What the exchange is to what ``where`` says."""
+        exchange = self.exchange
+        if exchange.moved:
+            return "moves it"
+        if exchange.updated:
+            return "updates it"
+        if exchange.sources and (self._moves or not exchange.named.op_name):
+            return "computed from it"
+        return "scope" if exchange.named.op_name else "-"
+
+
+def _leaves(leaves: Sequence[InputLeaf]) -> str:
+    """One leaf's path; of several the keys that they share and how many: ``state[20 leaves]``."""
+    if len(leaves) < 2:
+        return leaves[0].path if leaves else ""
+    shared = []
+    for keys in zip(*(keys_of(leaf.path) for leaf in leaves), strict=False):
+        if len(set(keys)) > 1:
+            break
+        shared.append(keys[0])
+    many = f"{len(leaves)} leaves"
+    return f"{''.join(shared)}[{many}]" if shared else many
 
 
 def report_collectives(session: Session, subject: AuditSubject, *, top: int = SHOWN) -> Report:
@@ -82,6 +119,8 @@ def report_collectives(session: Session, subject: AuditSubject, *, top: int = SH
     ]
     trust, missing_trust = trust_of(session)
     tables = [] if not rows else [_totals(rows), _parts(rows), _list(rows, top)]
+    reshards = session.get(Reshards)
+    tables += reshard_tables(reshards, top)
     return Report(
         command="collectives",
         subject=subject.name,
@@ -89,7 +128,11 @@ def report_collectives(session: Session, subject: AuditSubject, *, top: int = SH
         tables=tuple(tables),
         trust=trust,
         summary=_summary(rows, overlap),
-        notes=tuple(_notes(rows, overlap, no_times, missing_trust)),
+        notes=(
+            *_notes(rows, overlap, no_times),
+            *(reshard_notes(reshards) if rows else ()),
+            *([missing_trust] if missing_trust else ()),
+        ),
     )
 
 
@@ -208,6 +251,7 @@ def _list(rows: Sequence[_Row], top: int) -> Table:
         Column("part"),
         *([Column("exposed", Unit.SECONDS)] if timed else []),
         Column("leaf or scope", text=Text.PATH),
+        Column("relation", spare=True),
         Column("line", text=Text.SOURCE),
         Column("instruction", text=Text.NAME, spare=True),
     ]
@@ -224,6 +268,7 @@ def _list(rows: Sequence[_Row], top: int) -> Table:
                 row.exchange.part.value,
                 *([_exposed(row)] if timed else []),
                 row.where,
+                row.relation,
                 str(location) if location is not None else "-",
                 collective.instruction.name,
             )
@@ -238,9 +283,7 @@ def _list(rows: Sequence[_Row], top: int) -> Table:
     )
 
 
-def _notes(
-    rows: Sequence[_Row], overlap: Overlap | None, no_times: str, missing_trust: str
-) -> Iterator[str]:
+def _notes(rows: Sequence[_Row], overlap: Overlap | None, no_times: str) -> Iterator[str]:
     if rows and overlap is None:
         yield f"no times: {no_times}; --chip NAME holds a dump against a chip"
     if rows and overlap is not None:
@@ -253,5 +296,10 @@ def _notes(
     reasons = {row.time.note for row in rows if row.time is not None and row.time.exposed is None}
     for reason in sorted(reasons - {""}):
         yield f"exposed is unknown where {reason}"
-    if missing_trust:
-        yield missing_trust
+    by_flow = sum(1 for row in rows if row.exchange.by_flow)
+    if by_flow:
+        yield (
+            f"{plural(by_flow, 'exchange')} without a name: the part of the step is told by data "
+            "flow; what the forward pass exchanges goes into every gradient, replays count as "
+            "backward"
+        )

@@ -19,7 +19,12 @@ from typing import TYPE_CHECKING, Any
 
 from hloscope.errors import InputError
 from hloscope.ir.closed_over import ChangedArray, ClosedOver, ClosedOverArray
-from hloscope.ir.compiler_log import SlowFold, slow_folds_from_document
+from hloscope.ir.compiler_log import (
+    FullRematerialization,
+    SlowFold,
+    full_rematerializations_from_document,
+    slow_folds_from_document,
+)
 from hloscope.ir.jaxpr_count import JaxprCount, JaxprFlops, JaxprSite, UncountedPrimitive
 from hloscope.ir.jaxpr_promotions import JaxprPromotions
 from hloscope.ir.named_points import NamedPoints
@@ -114,6 +119,8 @@ class Artifact:
         named_points: The values that the step names for remat policies, or ``None``.
         named_points_note: Why they are not known.
         slow_folds: What XLA warned of folding slowly, or ``None`` where nobody listened.
+        full_rematerializations: What XLA's partitioner warned of gathering whole, or
+            ``None`` where nobody listened.
         persistent_cache: Whether the program that the step is from sets up JAX's
             compilation cache; ``None`` where there is no such program.
         warnings: What JAX warned of while tracing and lowering.
@@ -149,6 +156,7 @@ class Artifact:
     named_points: NamedPoints | None = None
     named_points_note: str | None = None
     slow_folds: tuple[SlowFold, ...] | None = None
+    full_rematerializations: tuple[FullRematerialization, ...] | None = None
     persistent_cache: bool | None = None
     warnings: tuple[str, ...] = ()
     cached: bool = field(default=False, compare=False)
@@ -266,6 +274,9 @@ class Artifact:
             "slow_folds": None
             if self.slow_folds is None
             else [dataclasses.asdict(fold) for fold in self.slow_folds],
+            "full_rematerializations": None
+            if self.full_rematerializations is None
+            else [dataclasses.asdict(one) for one in self.full_rematerializations],
             "persistent_cache": self.persistent_cache,
             "warnings": list(self.warnings),
             "signature": dataclasses.asdict(self.signature),
@@ -348,8 +359,11 @@ def _from_document(document: Any, hlo_text: str, lowered: str | None, place: str
             named_points_note=_BEFORE_NAMED_POINTS
             if version < 4
             else document["named_points_note"],
-            # Files of format 4 from before the compiler was listened to have neither.
+            # Files of format 4 from before the compiler was listened to have none.
             slow_folds=slow_folds_from_document(document.get("slow_folds")),
+            full_rematerializations=full_rematerializations_from_document(
+                document.get("full_rematerializations")
+            ),
             persistent_cache=_flag(document.get("persistent_cache")),
             warnings=tuple(_text(item) for item in document["warnings"]),
         )

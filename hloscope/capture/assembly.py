@@ -22,9 +22,10 @@ from hloscope.capture.cache import ProgramCache, fingerprint
 from hloscope.capture.leaves import mesh_axes, read_signature, with_shardings
 from hloscope.capture.locations import shorten_paths
 from hloscope.capture.request import CaptureRequest, SourceKind
+from hloscope.capture.run import LOG_LEVELS
 from hloscope.capture.step import Step
 from hloscope.chips import ChipKind, Target
-from hloscope.ir.compiler_log import SlowFold, read_slow_folds
+from hloscope.ir.compiler_log import read_full_rematerializations, read_slow_folds
 
 __all__ = ["build_artifact"]
 
@@ -100,6 +101,7 @@ def build_artifact(
             program = stages.read_program(lowered, compiled)
             signature = with_shardings(signature, compiled)
             own_mesh = mesh_axes(compiled)
+        errors, warnings = _said(compiler_log, "2"), _said(compiler_log, "1")
         artifact = Artifact(
             hlo_text=program.hlo_text,
             lowered_text=program.lowered_text,
@@ -122,7 +124,10 @@ def build_artifact(
             xla_memory_note=program.xla_memory_note,
             literals=program.literals,
             literals_note=program.literals_note,
-            slow_folds=_slow_folds(compiler_log),
+            slow_folds=None if errors is None else read_slow_folds(errors),
+            full_rematerializations=(
+                None if warnings is None else read_full_rematerializations(warnings)
+            ),
         )
     messages = list(lowered.warnings)
     if stages.TRITON_PRODUCTS in artifact.flags.keys() - request.compiler_options.keys():
@@ -147,11 +152,11 @@ def build_artifact(
     return artifact
 
 
-def _slow_folds(compiler_log: Path) -> tuple[SlowFold, ...] | None:
-    """What XLA warned of, unless the environment keeps it from saying errors."""
-    if os.environ.get("TF_CPP_MIN_LOG_LEVEL", "") > "2":
+def _said(compiler_log: Path, level: str) -> str | None:
+    """What XLA said, unless the environment keeps it from saying what is of this level."""
+    if any(os.environ.get(name, "") > level for name in LOG_LEVELS):
         return None
-    return read_slow_folds(compiler_log.read_text(errors="replace"))
+    return compiler_log.read_text(errors="replace")
 
 
 def _versions(plugins: Mapping[str, str]) -> dict[str, str]:

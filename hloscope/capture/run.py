@@ -26,7 +26,7 @@ from hloscope.capture.request import CaptureRequest
 from hloscope.chips import ChipKind, Target
 from hloscope.errors import CaptureError, HloscopeError, InputError, TargetError, UsageError
 
-__all__ = ["COMPILER_LOG", "FACTS", "RESULT", "PhaseEvent", "Progress", "run_worker"]
+__all__ = ["COMPILER_LOG", "FACTS", "LOG_LEVELS", "RESULT", "PhaseEvent", "Progress", "run_worker"]
 
 _FATAL = re.compile(r"\s*F\d{4} |.*Check fail")
 """How Google's logging begins the line on which a process gives up."""
@@ -39,6 +39,9 @@ FACTS = "facts.json"
 
 COMPILER_LOG = "compiler.log"
 """What the worker's compiler says on standard error while it compiles."""
+
+LOG_LEVELS = ("TF_CPP_MIN_LOG_LEVEL", "TPU_STDERR_LOG_LEVEL")
+"""What keeps XLA and libtpu from saying on standard error what is below a level (2: errors)."""
 
 _TAIL_BYTES = 64 * 1024
 _TAIL_LINES = 20
@@ -185,6 +188,9 @@ class _Worker:
 
     def _environment(self) -> dict[str, str]:
         environment = dict(os.environ)
+        # Warnings count: XLA's partitioner says there what it could not do well.
+        for level in LOG_LEVELS:
+            environment.setdefault(level, "1")
         chip = self._target.chip
         if chip is not None:
             # With the platform fixed, the CUDA plug-in does not look for a driver.
@@ -192,7 +198,6 @@ class _Worker:
             environment["TPU_SKIP_MDS_QUERY"] = "1"
             # Compiling uses no chip, so libtpu's lock against a second process is in the way.
             environment["ALLOW_MULTIPLE_LIBTPU_LOAD"] = "1"
-            environment.setdefault("TF_CPP_MIN_LOG_LEVEL", "2")
         if chip is not None and chip.kind is ChipKind.CPU and (self._target.devices or 1) > 1:
             flags = environment.get("XLA_FLAGS", "")
             count = f"--xla_force_host_platform_device_count={self._target.devices}"

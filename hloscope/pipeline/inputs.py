@@ -12,7 +12,7 @@ from functools import cached_property
 
 from hloscope.errors import HloscopeError, Unavailable
 from hloscope.ir import Module
-from hloscope.ir.compiler_log import SlowFold
+from hloscope.ir.compiler_log import FullRematerialization, SlowFold
 
 __all__ = [
     "CompileTimes",
@@ -49,10 +49,13 @@ class CompilerSetup:
         slow_folds: What XLA warned of folding slowly; ``None`` where nobody listened.
         persistent_cache: Whether the user's program sets up JAX's compilation
             cache; ``None`` where there is no such program.
+        full_rematerializations: What XLA's partitioner warned of gathering whole;
+            ``None`` where nobody listened.
     """
 
     slow_folds: tuple[SlowFold, ...] | None
     persistent_cache: bool | None
+    full_rematerializations: tuple[FullRematerialization, ...] | None = None
 
 
 @dataclass(frozen=True, slots=True)

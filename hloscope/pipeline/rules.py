@@ -42,6 +42,8 @@ class Limits:
             finding, whatever their share.
         wire_share: Share (0..1) of the bytes that one device sends from which
             bytes sent for nothing are worth a finding.
+        reshard_bytes: Bytes that one device sends in all runs of a line to change a
+            sharding, from which that is worth a finding.
         exposed_share: Share (0..1) of the step's floor from which an exchange that
             nothing hides is worth a finding.
         float64_bytes: Bytes that one line computes in float64 from which it is
@@ -90,6 +92,7 @@ class Limits:
     layout_bytes: int = 1 << 20
     reread_bytes: int = 1 << 24
     wire_share: float = 0.01
+    reshard_bytes: int = 1 << 20
     exposed_share: float = 0.02
     float64_bytes: int = 4096
     quantized_flops_per_byte: float = 500.0

@@ -74,7 +74,7 @@ def _finding(
         category=Category.SHARDING,
         severity=limits.severity(share),
         message=f"{kind}{over} is not hidden behind other work",
-        site=instruction_site(first.collective.instruction, first.leaf, first.named),
+        site=instruction_site(first.collective.instruction, first.about, first.named),
         evidence=(
             cost,
             Quantity("share of the step's floor", share, Unit.SHARE, Basis.MODELLED, SCHEDULE),

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 
-from hloscope.passes.collective_dtypes import CollectiveDtypes, WideCollective
+from hloscope.passes.collective_dtypes import WideCollective
 from hloscope.passes.collectives import Collectives
 from hloscope.passes.finding_sites import instruction_site
+from hloscope.passes.wide_gathers import WideExchanges
 from hloscope.pipeline.findings import Basis, Category, Finding, Quantity, Unit
 from hloscope.pipeline.rules import Limits, rule
 
@@ -17,7 +18,7 @@ _RING = "ring algorithm, loops of unknown length run once"
 
 @rule("HS404", "wide-collective", Category.DTYPE_CHURN)
 def wide_collective(
-    dtypes: CollectiveDtypes, collectives: Collectives, limits: Limits
+    exchanges: WideExchanges, collectives: Collectives, limits: Limits
 ) -> Iterator[Finding]:
     """Finds exchanges that carry float32 where a narrower type arrives or was sent.
 
@@ -25,35 +26,34 @@ def wide_collective(
         Takes every exchange between devices that only moves elements
         (all-gather, all-to-all, permute, broadcast) in float32 or float64. It
         is listed where every use of its result converts it to a narrower type
-        or multiplies it in one, also after a reshape or an embedding lookup, and
-        where its operand was a narrow value that was widened just in front of
-        it. From ``wire_share`` (1%) of the bytes that a device sends on, by
-        source line.
+        or multiplies it in one, also after a reshape or a lookup, and where its
+        operand was a narrow value that was widened just in front of it. From
+        ``wire_share`` (1%) of the bytes that a device sends on, by source line.
+        Parameters that are gathered and then narrowed are HS709.
 
     Why it costs:
         Rounding and moving may change places: the values are the same and half
-        the bytes cross the wire. Gathering parameters is most of what a fully
-        sharded step sends.
+        the bytes cross the wire.
 
     Example:
-            table = jax.lax.all_gather(shard, "fsdp", tiled=True)   # float32
-            h = table.astype(jnp.bfloat16)[tokens]
+            y = jax.nn.softmax(scores.astype(jnp.float32))
+            y = jax.lax.all_gather(y, "model", axis=1, tiled=True)   # float32
+            out = y.astype(jnp.bfloat16) @ v
 
     Use instead:
-        Convert the shard, then gather it:
+        Convert the part, then exchange it:
 
-            table = jax.lax.all_gather(shard.astype(jnp.bfloat16), "fsdp", tiled=True)
-            h = table[tokens]
+            y = jax.nn.softmax(scores.astype(jnp.float32)).astype(jnp.bfloat16)
+            out = jax.lax.all_gather(y, "model", axis=1, tiled=True) @ v
 
         Under jit with shardings, say that the converted array is still sharded,
         or the partitioner may gather first:
 
-            table = jax.lax.with_sharding_constraint(table.astype(jnp.bfloat16), sharded)
-            h = jax.lax.with_sharding_constraint(table, replicated)[tokens]
+            y = jax.lax.with_sharding_constraint(y.astype(jnp.bfloat16), sharded)
     """
     sent = sum((row.wire_bytes or 0) * row.times.nominal for row in collectives.rows)
     lines: dict[object, list[WideCollective]] = {}
-    for row in dtypes.wide:
+    for row in exchanges.others:
         if row.saved_bytes:
             instruction = row.collective.instruction
             location = instruction.location

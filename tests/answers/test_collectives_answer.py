@@ -7,6 +7,9 @@ import io
 import pytest
 
 import hloscope
+from hloscope.answers.reshards import reshard_tables
+from hloscope.ir.compiler_log import FullRematerialization
+from hloscope.passes.reshards import Reshards
 from hloscope.pipeline.findings import Basis
 from hloscope.report import terminal
 
@@ -72,3 +75,73 @@ def test_the_mesh_of_an_architecture_names_the_axes(capture_arch):
 def test_the_page_fits_eighty_columns(llama):
     text = written(hloscope.collectives(llama, chip="v6e"))
     assert max(map(len, text.splitlines())) <= 80
+
+
+def test_a_gradient_is_listed_by_the_leaf_that_it_updates(llama):
+    rows = table(hloscope.collectives(llama, top=0), "exchanges").rows
+    scattered = [row for row in rows if row[2] == "reduce-scatter"]
+    assert {row[7] for row in scattered} == {"updates it"}
+    assert all(row[6].startswith("state['") for row in scattered)
+    assert {row[7] for row in rows if row[2] == "all-gather"} == {"moves it"}
+
+
+def test_nothing_of_a_dump_without_names_is_left_unattributed(fixtures_dir):
+    dump = fixtures_dir / "hlo" / "gpu_llama31_8b_1x8_unscheduled.hlo"
+    report = hloscope.collectives(dump, top=0)
+    rows = table(report, "exchanges").rows
+    assert len(rows) == 1647
+    assert all(row[6].startswith("parameter ") for row in rows)
+    assert {row[7] for row in rows} == {"moves it", "updates it", "computed from it"}
+    (note,) = (note for note in report.notes if "told by data flow" in note)
+    assert note.startswith("1647 exchanges without a name")
+
+
+def test_many_leaves_in_one_exchange_are_counted_under_the_keys_that_they_share(capture_arch):
+    from hloscope.subjects import ArtifactSubject
+
+    report = hloscope.collectives(
+        ArtifactSubject(capture_arch("causal_transformer", target="cpu:8"))
+    )
+    listed = table(report, "exchanges")
+    titles = [column.title for column in listed.columns]
+    at, relation = titles.index("leaf or scope"), titles.index("relation")
+    where = [row[at] for row in listed.rows if row[relation] == "updates it"]
+    assert where == ["state['params'][20 leaves]"]
+
+
+RESHARDED = """HloModule m, is_scheduled=true, num_partitions=4
+ENTRY e {
+  p = f32[256,1024] parameter(0), metadata={op_name="batch['x']"}
+  n = f32[256,1024] negate(p), metadata={op_name="jit(f)/mlp/neg"}
+  g = f32[1024,1024] all-gather(n), channel_id=1, replica_groups={{0,1,2,3}}, dimensions={0},
+    use_global_device_ids=true, metadata={op_name="jit(f)/mlp/sort"}
+  ROOT s = f32[1024,1024] negate(g)
+}"""
+
+
+def test_a_change_of_sharding_is_listed_with_what_is_known_of_it(tmp_path):
+    file = tmp_path / "step.hlo"
+    file.write_text(RESHARDED)
+    report = hloscope.collectives(file)
+    found = table(report, "reshards")
+    assert [column.title for column in found.columns] == [
+        *("sent", "runs", "exchange", "over", "at", "on a device", "how"),
+        *("leaf or scope", "line", "instruction"),
+    ]
+    (row,) = found.rows
+    assert (row[0].value, row[0].basis) == (1024 * 1024 * 4 * 3 // 4, Basis.MODELLED)
+    assert row[2:8] == (
+        *("all-gather", "4 devices", "sort", "f32[256,1024] to f32[1024,1024]", "resharded"),
+        "mlp",
+    )
+    assert any("known by name only" in note for note in report.notes)
+
+
+def test_a_warning_of_the_partitioner_without_its_exchange_has_an_unknown_size():
+    warning = FullRematerialization(
+        "sin.0", "f32[8,4]", "jit(f)/sin", "{devices=[1,8]<=[8]}", "{x}"
+    )
+    (found,) = reshard_tables(Reshards((), (warning,), True, True), 0)
+    (row,) = found.rows
+    assert row[0].basis is Basis.UNKNOWN
+    assert row[4:7] == ("sin", "f32[8,4] from {devices=[1,8]<=[8]} to {x}", "whole: XLA warns")

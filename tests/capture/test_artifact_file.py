@@ -11,7 +11,7 @@ import pytest
 
 from hloscope.capture.artifact import FORMAT, Artifact, LiteralFacts
 from hloscope.errors import HloscopeError, InputError
-from hloscope.ir.compiler_log import SlowFold
+from hloscope.ir.compiler_log import FullRematerialization, SlowFold
 from hloscope.ir.jaxpr_count import JaxprCount, JaxprFlops, JaxprSite, UncountedPrimitive
 from hloscope.ir.named_points import Crossing, Maker, NamedPoint, NamedPoints, RematPolicy
 from hloscope.ir.signature import InputLeaf, OutputLeaf, Role, Signature
@@ -71,6 +71,9 @@ ARTIFACT = Artifact(
         ("ffn_in", "x"),
     ),
     slow_folds=(SlowFold("sort.1", "f32[8]", "jit(f)/sort", 2.5, ended=True),),
+    full_rematerializations=(
+        FullRematerialization("sin.0", "f32[8,4]", "jit(f)/sin", "{devices=[1,8]<=[8]}", "{x}"),
+    ),
     persistent_cache=False,
     warnings=("odd",),
 )

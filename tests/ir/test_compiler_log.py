@@ -6,7 +6,14 @@ import dataclasses
 
 import pytest
 
-from hloscope.ir.compiler_log import SlowFold, read_slow_folds, slow_folds_from_document
+from hloscope.ir.compiler_log import (
+    FullRematerialization,
+    SlowFold,
+    full_rematerializations_from_document,
+    read_full_rematerializations,
+    read_slow_folds,
+    slow_folds_from_document,
+)
 
 # As jaxlib 0.10 prints it, its advice cut short.
 WARNED = """E1129 18:36:04.700902 10559 slow_operation_alarm.cc:73] Constant folding an \
@@ -57,3 +64,46 @@ def test_what_a_file_holds_is_read_back():
     assert slow_folds_from_document(None) is None
     with pytest.raises(TypeError):
         slow_folds_from_document([{**dataclasses.asdict(FOLD), "shape": 3}])
+
+
+# As jaxlib 0.10 prints it, its advice cut short.
+INVOLUNTARY = """W1129 20:37:26.251681   21069 spmd_partitioner.cc:656] [SPMD] Involuntary full \
+rematerialization. The compiler cannot go from sharding {devices=[2,2,2]<=[8] \
+last_tile_dim_replicate} to {devices=[1,8]<=[8]} efficiently for HLO operation \
+%sharding_constraint.0 = f32[512,512]{1,0} copy(%tanh.0), sharding={devices=[2,2,2]<=[8] \
+last_tile_dim_replicate}, metadata={op_name="jit(f)/sharding_constraint" stack_frame_id=3}. As the \
+last resort, SPMD will replicate the tensor.
+"""
+WHOLE = FullRematerialization(
+    "sharding_constraint.0",
+    "f32[512,512]",
+    "jit(f)/sharding_constraint",
+    "{devices=[2,2,2]<=[8] last_tile_dim_replicate}",
+    "{devices=[1,8]<=[8]}",
+)
+
+
+def test_the_partitioners_warning_names_the_value_and_both_shardings():
+    assert read_full_rematerializations(WARNED + INVOLUNTARY) == (WHOLE,)
+    assert read_slow_folds(INVOLUNTARY) == ()
+
+
+def test_the_same_warning_counts_once_and_the_wording_of_older_versions_is_known():
+    older = INVOLUNTARY.replace("cannot go", "was not able to go").replace(
+        "efficiently for HLO operation",
+        "without doing a full rematerialization of the tensor for HLO operation:",
+    )
+    assert read_full_rematerializations(INVOLUNTARY + older) == (WHOLE,)
+
+
+@pytest.mark.parametrize("log", ["", INVOLUNTARY.partition("efficiently")[0]])
+def test_a_log_without_the_warning_or_with_half_of_it_has_none(log):
+    assert read_full_rematerializations(log) == ()
+
+
+def test_warnings_in_a_file_are_read_back():
+    document = [dataclasses.asdict(WHOLE)]
+    assert full_rematerializations_from_document(document) == (WHOLE,)
+    assert full_rematerializations_from_document(None) is None
+    with pytest.raises(TypeError):
+        full_rematerializations_from_document([{**document[0], "target": None}])

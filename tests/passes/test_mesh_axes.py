@@ -63,3 +63,9 @@ def test_a_permute_runs_along_the_axes_in_which_its_ends_differ(pairs, axes):
 
 def test_a_permute_between_devices_outside_of_the_mesh_has_no_axes():
     assert axes_of_pairs([(0, 99)], MESH) is None
+
+
+def test_groups_of_other_devices_than_the_meshs_follow_no_axes_however_large_it_is():
+    mesh = MeshAxes({"data": 2, "model": 99_999_999_999})
+    assert axes_of_groups(((0, 1),), mesh) is None
+    assert axes_of_groups((), mesh) == ("data", "model")

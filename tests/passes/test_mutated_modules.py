@@ -24,10 +24,12 @@ from hloscope.passes.memory_use import MemoryUse
 from hloscope.passes.operand_dtypes import OperandDtypes
 from hloscope.passes.remat_verdict import RematVerdict
 from hloscope.passes.repeated_reads import RepeatedReads
+from hloscope.passes.reshards import Reshards
 from hloscope.passes.residuals import Residuals
 from hloscope.passes.roofline import Roofline
 from hloscope.passes.score_traffic import ScoreTraffic
 from hloscope.passes.step_invariance import StepInvariance
+from hloscope.passes.wide_gathers import WideExchanges
 from hloscope.pipeline.findings import Trust
 from hloscope.pipeline.session import AnalysisFailedError
 
@@ -102,7 +104,7 @@ def test_a_mutated_module_is_answered_or_refused_by_type(fixtures_dir, session_o
         *(ScoreTraffic, MatrixPadding, MaskedProducts, LayoutChanges),
         *(StepInvariance, DuplicateProducts, RepeatedReads, ChunkedLoops, ConvolutionSizes),
     )
-    others = (Aliasing, OperandDtypes, ElementwiseLedger, Roofline)
+    others = (Aliasing, OperandDtypes, ElementwiseLedger, Roofline, Reshards, WideExchanges)
     for wanted in (Trust, *others, *memory, *redundant):
         with contextlib.suppress(HloscopeError):
             try:

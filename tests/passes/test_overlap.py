@@ -58,6 +58,14 @@ def test_work_between_start_and_end_hides_as_long_as_it_lasts(overlap):
     assert row.end.name == "d"
 
 
+def test_a_start_that_the_compiler_made_synchronous_hides_nothing(overlap):
+    config = ', backend_config={"collective_backend_config":{"is_sync":true}}'
+    (row,) = overlap(program(START.rstrip() + config + "\n" + copy("n") + DONE + END)).rows
+    assert not row.collective.asynchronous
+    assert row.exposed == pytest.approx(LINK)
+    assert row.launches == 0
+
+
 def test_enough_work_hides_all_of_it(overlap):
     many = int(LINK / WORK) + 1
     lines = copy("n0") + "".join(copy(f"n{k}", f"n{k - 1}") for k in range(1, many))
