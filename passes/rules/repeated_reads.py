@@ -1,4 +1,4 @@
-"""HS508."""
+"""HS510."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ _SCOPE_PARTS = 3
 _STAGES = 4  # of a sum that the compiler takes apart
 
 
-@rule("HS508", "repeated-reads", Category.REDUNDANT_WORK)
+@rule("HS510", "repeated-reads", Category.REDUNDANT_WORK)
 def repeated_reads(
     repeated: RepeatedReads,
     traffic: Traffic,
@@ -111,7 +111,7 @@ def _finding(
         notes.append(f"in {', '.join(list(scopes)[:_SHOWN])}{more}")
     many = f"{len(sums)} sums read arrays" if len(sums) > 1 else "a sum reads an array"
     return Finding(
-        code="HS508",
+        code="HS510",
         name="repeated-reads",
         category=Category.REDUNDANT_WORK,
         severity=limits.severity(share),

@@ -24,7 +24,7 @@ NO_BIASES = LAYERS.replace('"w": of(512, 512), BIAS', '"w": of(512, 512)').repla
 
 
 def test_gradients_of_biases_are_found_on_their_line_with_their_scopes(found_in):
-    (finding,) = found_in("HS508", BIASES, "h100", ANY_SIZE)
+    (finding,) = found_in("HS510", BIASES, "h100", ANY_SIZE)
     assert finding.cost.value == 2 * 2048 * 512 * 2
     assert finding.cost.unit is Unit.BYTES
     assert (finding.evidence[2].name, finding.evidence[2].value) == ("launches", 2)
@@ -35,12 +35,12 @@ def test_gradients_of_biases_are_found_on_their_line_with_their_scopes(found_in)
 
 
 def test_a_tpu_sums_in_the_pass_that_writes(found_in):
-    assert found_in("HS508", BIASES, "v5e", ANY_SIZE) == ()
+    assert found_in("HS510", BIASES, "v5e", ANY_SIZE) == ()
 
 
 def test_layers_without_biases_and_what_is_below_the_limit_are_left_alone(found_in):
-    assert found_in("HS508", NO_BIASES, "h100", ANY_SIZE) == ()
-    assert found_in("HS508", BIASES, "h100") == ()
+    assert found_in("HS510", NO_BIASES, "h100", ANY_SIZE) == ()
+    assert found_in("HS510", BIASES, "h100") == ()
 
 
 SUMS = """
@@ -66,7 +66,7 @@ FIRST = "first = f32[64] fusion(x), kind=kInput, calls=sum"
 
 
 def found(findings_of, body, program=SUMS):
-    return findings_of("HS508", program.replace("BODY", body), ANY_SIZE)
+    return findings_of("HS510", program.replace("BODY", body), ANY_SIZE)
 
 
 def test_two_sums_of_one_array_could_be_one_pass(findings_of):
