@@ -115,8 +115,8 @@ class _Table:
         columns = [
             Column("policy"),
             Column("peak", Unit.BYTES),
-            *([Column("peak spared", Unit.BYTES)] if self._plain else []),
-            Column("temporaries", Unit.BYTES, spare=True),
+            *([Column("peak spared", Unit.BYTES, spare=True)] if self._plain else []),
+            Column("temporaries", Unit.BYTES, spare=self._offloads),
             Column("kept", Unit.BYTES),
             *([Column("kept spared", Unit.BYTES, spare=True)] if self._plain else []),
             *([Column("offloaded", Unit.BYTES)] if self._offloads else []),
