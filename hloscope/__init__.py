@@ -13,6 +13,8 @@ The public API, loaded on first use so that ``import hloscope`` costs nothing:
 * :func:`collectives` lists what devices send each other, and what of it is exposed;
 * :func:`remat` says what is computed again, and what that spares;
 * :func:`constants` lists what is baked into the executable;
+* :func:`compare_kernels` says what a compiler makes of attention and other kernels;
+* :func:`bench` times them here, each beside its errors;
 * :func:`check` tests one promise, such as ``donation``;
 * :class:`Step` is what a user's file may hold, :class:`Report` what they return.
 """
@@ -26,8 +28,10 @@ if TYPE_CHECKING:
     from hloscope.api import (
         alias,
         audit,
+        bench,
         check,
         collectives,
+        compare_kernels,
         constants,
         draw,
         dtypes,
@@ -48,8 +52,10 @@ __all__ = [
     "__version__",
     "alias",
     "audit",
+    "bench",
     "check",
     "collectives",
+    "compare_kernels",
     "constants",
     "draw",
     "dtypes",
@@ -66,8 +72,10 @@ _HOMES = {
     "Step": "hloscope.capture.step",
     "alias": "hloscope.api",
     "audit": "hloscope.api",
+    "bench": "hloscope.api",
     "check": "hloscope.api",
     "collectives": "hloscope.api",
+    "compare_kernels": "hloscope.api",
     "constants": "hloscope.api",
     "draw": "hloscope.api",
     "dtypes": "hloscope.api",

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Unpack
 
 from hloscope.comparisons import compare_remat, survey_flops
 from hloscope.errors import UsageError
+from hloscope.kernel_commands import bench, compare_kernels, list_kernels
 from hloscope.pipeline.audit import audit as run_audit
 from hloscope.pipeline.checks import check as run_check
 from hloscope.pipeline.checks import find_check
@@ -37,13 +38,16 @@ __all__ = [
     "Subject",
     "alias",
     "audit",
+    "bench",
     "check",
     "collectives",
+    "compare_kernels",
     "compare_remat",
     "constants",
     "draw",
     "dtypes",
     "flops",
+    "list_kernels",
     "list_modules",
     "load",
     "project_configuration",

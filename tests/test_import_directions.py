@@ -17,19 +17,21 @@ ALLOWED = {
     "ir": {"errors", "chips"},
     "pipeline": {"errors", "chips", "ir"},
     "passes": {"errors", "chips", "ir", "pipeline", "units"},
-    "capture": {"errors", "chips", "ir", "units", "versions", "models"},
+    "capture": {"errors", "chips", "ir", "units", "versions", "models", "kernels"},
     "models": {"errors", "ir", "capture"},
+    "kernels": {"errors", "chips", "capture"},
     "report": {"errors", "pipeline", "units"},
     "subjects": {"errors", "chips", "ir", "pipeline", "capture"},
     "listings": {"pipeline", "models"},
     "targets": {"errors", "units", "chips", "pipeline", "capture"},
     "drawing": {"errors", "units", "ir", "pipeline", "passes"},
-    "answers": {"errors", "units", "chips", "ir", "pipeline", "passes", "drawing"},
+    "answers": {"errors", "units", "chips", "ir", "pipeline", "passes", "drawing", "kernels"},
     "flop_models": {"ir", "pipeline", "passes"},
 }
 TOP = {
     "api",
     "comparisons",
+    "kernel_commands",
     "sessions",
     "sources",
     "cli",
@@ -38,11 +40,12 @@ TOP = {
 }  # these may import everything
 
 JAX = {"jax", "jaxlib", "flax", "optax"}
-MAY_IMPORT_JAX = {"capture", "models"}
+MAY_IMPORT_JAX = {"capture", "models", "kernels"}
 
 
 def source_files():
-    for folder, prefix in (("hloscope", ""), ("passes", "passes"), ("models", "models")):
+    mapped = (("kernels", "kernels"), ("models", "models"), ("passes", "passes"))
+    for folder, prefix in (("hloscope", ""), *mapped):
         for path in sorted((ROOT / folder).rglob("*.py")):
             parts = [prefix] if prefix else []
             parts += path.relative_to(ROOT / folder).with_suffix("").parts
@@ -58,7 +61,7 @@ def imported_modules(path, parts):
         elif isinstance(node, ast.ImportFrom):
             base = package[: len(package) - node.level + 1] if node.level else []
             module = ".".join([*base, *([node.module] if node.module else [])])
-            if module in ("hloscope", "hloscope.models"):
+            if module in ("hloscope", "hloscope.kernels", "hloscope.models"):
                 yield from ((f"{module}.{alias.name}", node.lineno) for alias in node.names)
             else:
                 yield module, node.lineno
@@ -74,7 +77,7 @@ IMPORTS = [
 
 def test_the_whole_package_is_read():
     areas = {parts[0] for _, parts in FILES}
-    assert {"ir", "pipeline", "report", "cli", "capture", "passes", "models"} <= areas
+    assert {"ir", "pipeline", "report", "cli", "capture", "passes", "models", "kernels"} <= areas
     assert len(IMPORTS) > 100
 
 
@@ -93,7 +96,7 @@ def test_imports_go_one_way_only():
     assert wrong == []
 
 
-def test_only_capture_and_models_import_jax():
+def test_only_capture_models_and_kernels_import_jax():
     wrong = [
         f"{path}:{line}: {module}"
         for path, area, module, line in IMPORTS
@@ -113,7 +116,28 @@ def test_models_are_reached_through_their_registry():
     assert wrong == []
 
 
-@pytest.mark.parametrize("folder", ["passes", "models"])
+def test_the_parts_of_kernels_that_others_use_import_no_jax():
+    plain = {"case", "errors", "measurement", "operands", "registry", "running"}
+    outside = {
+        module.split(".")[2]
+        for _, area, module, _ in IMPORTS
+        if area != "kernels" and module.startswith("hloscope.kernels.")
+    }
+    assert outside <= plain
+    wrong = [
+        f"{path}:{line}: {module}"
+        for path, area, module, line in IMPORTS
+        if area == "kernels"
+        and (path.stem in plain or path.parent.name in ("specs", "oracles"))
+        and (
+            module.split(".")[0] in JAX
+            or module in ("hloscope.kernels.programs", "hloscope.kernels.measuring")
+        )
+    ]
+    assert wrong == []
+
+
+@pytest.mark.parametrize("folder", ["kernels", "models", "passes"])
 def test_top_level_folders_are_never_imported_by_their_bare_name(folder):
     wrong = [
         f"{path}:{line}: {module}"

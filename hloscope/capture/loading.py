@@ -13,7 +13,7 @@ from typing import Any
 
 from jax.sharding import Mesh
 
-from hloscope.capture.request import CaptureRequest, Source, SourceKind
+from hloscope.capture.request import KERNEL_PREFIX, CaptureRequest, Source, SourceKind
 from hloscope.capture.step import Step
 from hloscope.errors import UsageError
 
@@ -45,6 +45,10 @@ def load_step(request: CaptureRequest, devices: Sequence[Any], mesh: Mesh | None
 
         step: Step = registry.get(source.text).build(request.preset, request.options, mesh, devices)
         return step
+    if source.kind is SourceKind.KERNEL:
+        from hloscope.kernels.registry import build
+
+        return build(source.text.removeprefix(KERNEL_PREFIX), devices[0])
     if request.options:
         raise UsageError(
             f"options ({', '.join(request.options)}) belong to named architectures",

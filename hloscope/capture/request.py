@@ -14,6 +14,7 @@ from hloscope.chips import Target, parse_target
 from hloscope.errors import UsageError
 
 __all__ = [
+    "KERNEL_PREFIX",
     "CaptureRequest",
     "OptionValue",
     "Source",
@@ -27,13 +28,21 @@ __all__ = [
 
 OptionValue = bool | int | float | str
 
+KERNEL_PREFIX = "kernel:"
+
 
 class SourceKind(StrEnum):
     """Where the step comes from."""
 
     ARCH = "arch"
     FILE = "file"
+    KERNEL = "kernel"
     MODULE = "module"
+
+    @property
+    def is_ours(self) -> bool:
+        """Whether the step is hloscope's own and not the user's."""
+        return self in (SourceKind.ARCH, SourceKind.KERNEL)
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,9 +50,11 @@ class Source:
     """The step to look at.
 
     Attributes:
-        kind: A named architecture, a Python file, or an importable module.
-        text: The architecture's name, the file's path, or the module's name.
-        attribute: The name inside the file or module; empty for an architecture.
+        kind: A named architecture, a Python file, one of hloscope's kernels, or an
+            importable module.
+        text: The architecture's name, the file's path, the kernel with the
+            ``kernel:`` before it, or the module's name.
+        attribute: The name inside the file or module; empty for the others.
     """
 
     kind: SourceKind
@@ -127,13 +138,15 @@ class CaptureRequest:
 
 
 def parse_source(text: str) -> Source:
-    """Read ``path/file.py:attr`` or ``package.module:attr``.
+    """Read ``path/file.py:attr``, ``package.module:attr`` or ``kernel:FAMILY/IMPLEMENTATION``.
 
     The attribute of a file may be left out; it is then ``step``.
 
     Raises:
-        UsageError: The text is neither.
+        UsageError: The text is none of them.
     """
+    if text.startswith(KERNEL_PREFIX):
+        return Source(SourceKind.KERNEL, text)
     name, colon, attribute = text.rpartition(":")
     if not colon:
         name, attribute = text, "step"

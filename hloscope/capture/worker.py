@@ -122,7 +122,7 @@ def _capture(message: dict[str, Any], folder: Path, events: Events, recorder: Re
         sys.path.insert(0, str(Path.cwd()))
         step = load_step(request, devices, mesh)
         persistent = None
-        if request.source.kind is not SourceKind.ARCH:
+        if not request.source.kind.is_ours:
             persistent = has_persistent_cache()
 
     from hloscope.capture.assembly import build_artifact

@@ -59,6 +59,12 @@ class _Root(LazyGroup):
             "constants", "hloscope.cli.constants", "What is baked in: size, contents, name, line."
         ),
         Entry("draw", "hloscope.cli.draw", "Graphviz pictures of the program, for docs."),
+        Entry(
+            "kernels",
+            "hloscope.cli.kernels",
+            "Kernels in several implementations, and what XLA makes of them.",
+        ),
+        Entry("bench", "hloscope.cli.bench", "Kernels timed here, each beside its errors."),
         Entry("check", "hloscope.cli.check", "Checks for CI: exit 1 when one does not hold."),
         Entry("archs", "hloscope.cli.archs", "Architectures that --arch knows."),
         Entry("targets", "hloscope.cli.targets", "Chips to compile for; install or remove them."),

@@ -278,6 +278,8 @@ def test_every_command_explains_itself_at_eighty_columns_with_an_example(hloscop
         ["flops"],
         ["check", "donation"],
         ["archs"],
+        ["kernels"],
+        ["bench"],
         ["targets"],
         ["targets", "install"],
         ["targets", "remove"],

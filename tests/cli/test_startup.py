@@ -43,6 +43,8 @@ def probe(*arguments):
         ["audit", "--help"],
         ["check", "--help"],
         ["draw", "--help"],
+        ["kernels", "--help"],
+        ["bench", "--help"],
         ["check", "donation", "--help"],
         ["targets", "--help"],
         ["targets", "install", "--help"],

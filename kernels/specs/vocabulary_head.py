@@ -1,0 +1,37 @@
+"""The head of a language model with its loss."""
+
+from __future__ import annotations
+
+from hloscope.chips import Chip
+from hloscope.kernels.case import Case, Family, Implementation, Setting, Size
+
+__all__ = ["FAMILY"]
+
+
+def _chunked(case: Case, chip: Chip | None) -> str | None:  # noqa: ARG001  (a Reason)
+    if case["s"] % max(case.whole("chunks"), 1):
+        return f"{case['s']} tokens do not split into {case.whole('chunks')} chunks"
+    return None
+
+
+FAMILY = Family(
+    name="vocabulary_head",
+    title="logits of [tokens, width] over a vocabulary, and their mean cross entropy",
+    sizes=(
+        Size("s", "tokens", 2048),
+        Size("d", "width", 512),
+        Size("v", "vocabulary", 32768),
+    ),
+    settings=(Setting("chunks", "pieces that the chunked forms take the tokens in", default=4),),
+    implementations=(
+        Implementation("full", "all logits at once, summed in float32"),
+        Implementation("full_float32", "all logits at once, operands converted to float32"),
+        Implementation(
+            "chunked", "a loop over pieces, recomputed for the gradients", refuses=_chunked
+        ),
+        Implementation(
+            "chunked_float32", "the same, operands converted to float32", refuses=_chunked
+        ),
+    ),
+    outputs=("loss",),
+)

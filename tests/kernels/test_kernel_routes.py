@@ -1,0 +1,88 @@
+"""What compilers make of kernels, through the ordinary capture, and what they do not take."""
+
+import pytest
+
+import hloscope
+from hloscope.api import list_kernels
+from hloscope.errors import UsageError
+from hloscope.pipeline.findings import Basis, Quantity
+
+SMALL = {"shape": "b1,s128,h1,d64"}
+
+
+def rows_of(report, name):
+    (table,) = [table for table in report.tables if table.name == name]
+    return {row[0]: row for row in table.rows}
+
+
+@pytest.mark.parametrize(
+    ("target", "implementation", "word", "call", "other"),
+    [
+        ("h100", "flash_gpu", "Pallas kernel (Triton)", "__gpu$xla.gpu.triton", "flash_tpu"),
+        ("v5e", "flash_tpu", "Pallas kernel (Mosaic)", "tpu_custom_call", "cudnn"),
+    ],
+)
+def test_a_flash_kernel_is_one_custom_call_of_its_target(
+    target, implementation, word, call, other, need_target
+):
+    need_target(target)
+    report = hloscope.compare_kernels(
+        "attention", **SMALL, implementations=(implementation, other), target=target
+    )
+    rows = rows_of(report, "routes")
+    _, flops, temporaries, peak, launches, route = rows[implementation]
+    assert word in route
+    assert "scores" not in route
+    assert launches.value >= 1
+    # Three operands and the result, 16 KiB each.
+    assert peak.value >= 4 * 16384
+    assert temporaries.value is not None
+    assert flops.basis is not Basis.EXACT
+    assert rows_of(report, "calls")[implementation][1] == call
+    *unknown, reason = rows[other][1:]
+    assert all(cell.value is None for cell in unknown)
+    assert reason.startswith("unsupported: it is written for")
+    assert report.summary == f"1 implementation of 2 compiled for {target}."
+    assert not report.failures
+
+
+def test_written_out_attention_counts_both_products_on_cpu():
+    report = hloscope.compare_kernels(
+        "attention", **SMALL, implementations=("xla", "splash_tpu"), target="cpu"
+    )
+    rows = rows_of(report, "routes")
+    assert rows["xla"][1] == Quantity("products", 2 * 2 * 128 * 128 * 64, rows["xla"][1].unit)
+    assert "fused product x2" in rows["xla"][5]
+    assert rows["splash_tpu"][5] == "unsupported: it is written for TPUs"
+
+
+def test_a_kernel_is_a_source_like_any_other():
+    subject = hloscope.load("kernel:rms_norm/reference/s8,d64")
+    assert subject.name == "kernel:rms_norm/reference/s8,d64"
+    assert subject.artifact.name == "rms_norm_reference_forward"
+
+
+def test_a_kernel_that_is_none_is_refused():
+    with pytest.raises(UsageError, match="softcap"):
+        hloscope.load("kernel:attention/xla/s8,softcap=3")
+
+
+def test_a_missing_plugin_is_a_reason_and_no_failure(tmp_path, monkeypatch):
+    monkeypatch.setenv("HLOSCOPE_CACHE_DIR", str(tmp_path))
+    report = hloscope.compare_kernels("swiglu", target="v5e")
+    for row in rows_of(report, "routes").values():
+        assert "hloscope targets install v5e" in row[-1]
+    listed = list_kernels(["h100"]).tables[0]
+    assert all(row[2] == "no" for row in listed.rows)
+
+
+def test_the_list_says_for_each_target_what_runs_compiles_or_does_not(need_target):
+    need_target("h100")
+    need_target("v5e")
+    table = list_kernels().tables[0]
+    assert [column.title for column in table.columns[2:5]] == ["cpu", "h100", "v5e"]
+    said = {row[:2]: row[2:] for row in table.rows}
+    assert said["attention", "xla"] == ("runs", "compiles", "compiles", "")
+    assert said["attention", "flash_tpu"][:3] == ("interpreted", "no", "compiles")
+    assert said["attention", "flash_tpu"][3] == "h100: it is written for TPUs"
+    assert said["rms_norm", "pallas_gpu"][:3] == ("interpreted", "compiles", "no")
