@@ -29,7 +29,29 @@ def archs() -> Report:
         )
         for spec in specs
     ]
-    return Report("archs", "", {}, tables=(table, *settings))
+    switches = {bad.name: bad for spec in specs for bad in spec.antipatterns}
+    antipatterns = Table(
+        "bad",
+        "Antipatterns to build in, for --bad",
+        (
+            Column("name"),
+            Column("found by"),
+            Column("on"),
+            Column("what it does wrong"),
+            Column("architectures"),
+        ),
+        tuple(
+            (
+                bad.name,
+                bad.rule,
+                bad.targets or "every target",
+                bad.help,
+                ", ".join(s.name for s in specs if bad.name in s.bad),
+            )
+            for _, bad in sorted(switches.items())
+        ),
+    )
+    return Report("archs", "", {}, tables=(table, antipatterns, *settings))
 
 
 def rules() -> Report:

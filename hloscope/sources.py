@@ -44,6 +44,7 @@ class LoadOptions(TypedDict, total=False):
         arch: One of hloscope's architectures, in place of a source.
         preset: Size of the architecture.
         settings: Options of the architecture.
+        bad: Antipatterns to build into the architecture.
         target: What to compile for; ``cpu`` by default.
         mesh: Axis names and sizes over the target's devices, in order.
         xla: XLA's compiler options for this compile.
@@ -56,6 +57,7 @@ class LoadOptions(TypedDict, total=False):
     arch: str | None
     preset: str | None
     settings: Mapping[str, str]
+    bad: Sequence[str]
     target: str | None
     mesh: Mapping[str, int]
     xla: Mapping[str, OptionValue]
@@ -138,7 +140,7 @@ def list_modules(
 
 
 _COMPILE_OPTIONS = frozenset(
-    ("arch", "preset", "settings", "target", "mesh", "xla", "timeout", "install")
+    ("arch", "preset", "settings", "bad", "target", "mesh", "xla", "timeout", "install")
 )
 _DUMP_OPTIONS = frozenset(("module",))
 _FLAGS = {"settings": "set"}
@@ -176,7 +178,7 @@ def _step(source: Loadable, options: LoadOptions) -> Source | None:
         )
     if isinstance(source, Subject):
         return None
-    _refuse(options, frozenset(("preset", "settings")), f"{source}: only --arch has them")
+    _refuse(options, frozenset(("preset", "settings", "bad")), f"{source}: only --arch has them")
     text = os.fspath(source)
     if text == "-" or (os.path.exists(text) and not text.endswith(".py")):
         return None
@@ -193,6 +195,7 @@ def _capture(step: Source, options: LoadOptions, progress: Progress | None) -> A
         target=options.get("target") or "cpu",
         preset=options.get("preset") or "small",
         options=options.get("settings") or {},
+        bad=tuple(options.get("bad") or ()),
         mesh=options.get("mesh") or {},
         compiler_options=options.get("xla") or {},
         timeout=options.get("timeout"),

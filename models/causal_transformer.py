@@ -6,27 +6,28 @@ loss's sake; everything before it computes in ``dtype``.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from dataclasses import dataclass
+from collections.abc import Collection, Mapping
+from dataclasses import dataclass, replace
 from typing import Any
 
 import jax
 import jax.numpy as jnp
 import optax
 from flax import nnx
-from jax.typing import DTypeLike
+from jax.ad_checkpoint import checkpoint_name
 
 from hloscope.ir.signature import Role
-from hloscope.models.blocks import Attention, AttentionRoute, GatedMlp
-from hloscope.models.remat import layer_function
+from hloscope.models.blocks.attention import Attention
+from hloscope.models.blocks.layers import make_layers, run_layers
+from hloscope.models.blocks.mlp import GatedMlp
 from hloscope.models.sharding import Constrain
-from hloscope.models.training import Learner, State, Training, adamw, configured
+from hloscope.models.training import Learner, State, Training, TrainingConfig, configured
 
 __all__ = ["PRESETS", "CausalTransformer", "TransformerConfig", "training"]
 
 
-@dataclass(frozen=True)
-class TransformerConfig:
+@dataclass(frozen=True, kw_only=True)
+class TransformerConfig(TrainingConfig):
     """Shapes of the model and of its training batch.
 
     Attributes:
@@ -34,28 +35,22 @@ class TransformerConfig:
         width: Channels of a token.
         heads: Attention heads; ``width / heads`` is even.
         hidden: Channels between the products of the gated MLP.
-        vocabulary: Number of distinct tokens.
+        words: Number of distinct tokens.
+        vocabulary: Rows of the embedding: ``words`` and padding to a whole tile.
         tokens: Tokens of a sequence.
-        batch: Sequences in a step.
-        dtype: Of activations and products, the head's aside.
-        attention: See ``hloscope.models.blocks.attend``.
-        remat: See ``hloscope.models.remat``.
+        remat: See ``hloscope.models.blocks.layers``.
         scan_layers: Whether one loop runs over stacked layers.
-        learning_rate: Of AdamW.
     """
 
     layers: int
     width: int
     heads: int
     hidden: int
+    words: int
     vocabulary: int
     tokens: int
-    batch: int
-    dtype: DTypeLike = jnp.bfloat16
-    attention: AttentionRoute = "xla"
     remat: str = "none"
     scan_layers: bool = False
-    learning_rate: float = 3e-4
 
 
 PRESETS = {
@@ -64,13 +59,22 @@ PRESETS = {
         width=64,
         heads=4,
         hidden=256,
+        words=251,
         vocabulary=256,
         tokens=32,
         batch=8,
         learning_rate=3e-3,
     ),
     "small": TransformerConfig(
-        layers=3, width=768, heads=12, hidden=3072, vocabulary=50304, tokens=512, batch=16
+        layers=3,
+        width=768,
+        heads=12,
+        hidden=3072,
+        words=50257,
+        vocabulary=50304,
+        tokens=512,
+        batch=16,
+        learning_rate=3e-4,
     ),
 }
 
@@ -97,10 +101,12 @@ class DecoderLayer(nnx.Module):
     def __call__(self, tokens: jax.Array) -> jax.Array:
         """Map ``[batch, tokens, width]`` to the same shape."""
         with jax.named_scope("attention"):
-            normed = self.norm1(tokens)
-            tokens = tokens + self.attention(normed, normed)
+            mixed = self.attention(self.norm1(tokens))
+            tokens = tokens + checkpoint_name(mixed, "attention_out")
         with jax.named_scope("mlp"):
-            return tokens + self.mlp(self.norm2(tokens))
+            mixed = self.mlp(self.norm2(tokens))
+            kept: jax.Array = checkpoint_name(mixed, "mlp_out")
+            return tokens + kept
 
 
 class CausalTransformer(nnx.Module):
@@ -115,18 +121,12 @@ class CausalTransformer(nnx.Module):
             embedding_init=nnx.initializers.normal(0.02),
             rngs=rngs,
         )
-        # One module of stacked parameters, or one module a layer.
-        self.layers: DecoderLayer | nnx.List[DecoderLayer]
-        if config.scan_layers:
-
-            @nnx.split_rngs(splits=config.layers)
-            @nnx.vmap
-            def stack(rngs: nnx.Rngs) -> DecoderLayer:
-                return DecoderLayer(config, rngs=rngs)
-
-            self.layers = stack(rngs)
-        else:
-            self.layers = nnx.List([DecoderLayer(config, rngs=rngs) for _ in range(config.layers)])
+        self.layers = make_layers(
+            lambda rngs: DecoderLayer(config, rngs=rngs),
+            config.layers,
+            scan=config.scan_layers,
+            rngs=rngs,
+        )
         self.norm = nnx.RMSNorm(config.width, dtype=config.dtype, rngs=rngs)
 
     def __call__(self, tokens: jax.Array, constrain: Constrain) -> jax.Array:
@@ -141,21 +141,13 @@ class CausalTransformer(nnx.Module):
         """
         with jax.named_scope("embed"):
             hidden = constrain(self.embed(tokens))
-        if isinstance(self.layers, DecoderLayer):
-            run, params = layer_function(self.layers, self.remat)
-            with jax.named_scope("layers"):
-                hidden, _ = jax.lax.scan(lambda x, p: (constrain(run(p, x)), None), hidden, params)
-        else:
-            for index, layer in enumerate(self.layers):
-                run, params = layer_function(layer, self.remat)
-                with jax.named_scope(f"layer_{index}"):
-                    hidden = constrain(run(params, hidden))
+        hidden, _ = run_layers(self.layers, hidden, remat=self.remat, constrain=constrain)
         with jax.named_scope("head"):
             hidden = self.norm(hidden).astype(jnp.float32)
             return constrain(jnp.einsum("btc,vc->btv", hidden, self.embed.embedding[...]))
 
 
-def training(preset: str, settings: Mapping[str, str]) -> Training:
+def training(preset: str, settings: Mapping[str, str], bad: Collection[str] = ()) -> Training:
     """The language model's training.
 
     Its step takes ``state``, and ``batch`` with ``tokens`` and ``targets``, the
@@ -165,13 +157,16 @@ def training(preset: str, settings: Mapping[str, str]) -> Training:
     Args:
         preset: A key of ``PRESETS``.
         settings: Options as the registry checked them.
+        bad: Antipatterns to build in.
     """
-    config = configured(PRESETS[preset], settings)
+    config = configured(PRESETS[preset], settings, bad)
+    if "odd-length" in config.bad:
+        config = replace(config, vocabulary=config.words)
 
     def create(rngs: nnx.Rngs) -> CausalTransformer:
         return CausalTransformer(config, rngs=rngs)
 
-    learner = Learner(create, adamw(config.learning_rate))
+    learner = Learner(create, config)
 
     def make_step(constrain: Constrain) -> Any:
         def causal_transformer_step(
@@ -191,7 +186,7 @@ def training(preset: str, settings: Mapping[str, str]) -> Training:
 
     def example(key: jax.Array) -> tuple[Any, ...]:
         shape = (config.batch, config.tokens + 1)
-        text = jax.random.randint(key, shape, 0, config.vocabulary)
+        text = jax.random.randint(key, shape, 0, config.words)
         return ({"tokens": text[:, :-1], "targets": text[:, 1:]},)
 
     return Training(
@@ -200,4 +195,5 @@ def training(preset: str, settings: Mapping[str, str]) -> Training:
         init=learner.init,
         example=example,
         roles=(Role.BATCH,),
+        donates="undonated-state" not in config.bad,
     )

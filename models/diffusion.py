@@ -1,62 +1,70 @@
-"""Training that predicts the noise in an image, given a caption's embedding.
+"""Training that predicts the noise in an image or a video, given a caption's embedding.
 
 The step of every diffusion model: it takes ``state``; ``batch`` with ``image``
-(uint8, ``[batch, size, size, 3]``) and ``text``
-(``[batch, text_tokens, text_width]``); ``key``, the same for every step, into
-which the step's number is folded; and ``null_text``, the embedding of the empty
-caption (``[text_tokens, text_width]``), which is encoded once, not in the step.
+(uint8, ``[batch, size, size, 3]``), or ``video`` with the frames behind the
+batch, and ``text`` (``[batch, text_tokens, text_width]``); ``key``, the same for
+every step, into which the step's number is folded; and ``null_text``, the
+embedding of the empty caption (``[text_tokens, text_width]``), which is encoded
+once, not in the step.
+
+Two bad examples take something else. With ``per-step-null`` the last argument
+is the empty caption's tokens and a frozen text encoder, which encodes them in
+every step. With ``closed-over`` the batch has no ``text``: the step holds the
+captions itself.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from functools import partial
 from typing import Any
 
 import jax
 import jax.numpy as jnp
+import numpy as np
 from flax import nnx
-from jax.typing import DTypeLike
 
 from hloscope.ir.signature import Role
-from hloscope.models.blocks import AttentionRoute
+from hloscope.models.blocks.positions import PositionTables
 from hloscope.models.sharding import Constrain
-from hloscope.models.training import Learner, State, Training, adamw
+from hloscope.models.text_encoder import TextEncoder, TextEncoderConfig
+from hloscope.models.training import Learner, State, Training, TrainingConfig, parameters_of
 
-__all__ = ["Denoise", "DiffusionConfig", "diffusion_training"]
+__all__ = ["DiffusionConfig", "diffusion_training"]
 
 # Of the captions, this share is replaced by the null condition, so that one
 # model learns both terms of classifier-free guidance (arXiv:2207.12598).
 NULL_SHARE = 0.1
 
-Denoise = Callable[[Any, jax.Array, jax.Array, jax.Array, Constrain], jax.Array]
-"""From the model, noisy images, times, captions and a constraint to the noise."""
+# CLIP's, which a caption of 77 tokens and 768 channels comes from.
+_TEXT_ENCODER = TextEncoderConfig(layers=12, heads=12, vocabulary=49408)
 
 
 @dataclass(frozen=True, kw_only=True)
-class DiffusionConfig:
+class DiffusionConfig(TrainingConfig):
     """Shapes that every diffusion model has, and those of its training batch.
 
     Attributes:
         image_size: Height and width of the image in pixels.
+        frames: Images of a video; ``None`` for one image.
         text_tokens: Tokens of a caption's embedding.
         text_width: Channels of a caption's embedding.
         time_width: Channels of the time embedding.
-        batch: Images in a step.
-        dtype: Of activations and products.
-        attention: See ``hloscope.models.blocks.attend``.
-        learning_rate: Of AdamW.
+        text_encoder: What encodes the empty caption where the step does.
     """
 
     image_size: int
+    frames: int | None = None
     text_tokens: int
     text_width: int
     time_width: int
-    batch: int
-    dtype: DTypeLike = jnp.bfloat16
-    attention: AttentionRoute = "xla"
-    learning_rate: float = 2e-4
+    text_encoder: TextEncoderConfig = _TEXT_ENCODER
+
+    @property
+    def sample_shape(self) -> tuple[int, ...]:
+        """Of one image or video, colours last."""
+        frames = () if self.frames is None else (self.frames,)
+        return (*frames, self.image_size, self.image_size, 3)
 
 
 def diffusion_training(
@@ -64,7 +72,8 @@ def diffusion_training(
     preset: str,
     config: DiffusionConfig,
     create: Callable[[nnx.Rngs], nnx.Module],
-    denoise: Denoise,
+    denoise: Callable[..., jax.Array],
+    tables: PositionTables | None = None,
 ) -> Training:
     """The training of one diffusion model.
 
@@ -73,34 +82,48 @@ def diffusion_training(
         preset: Name of the size.
         config: The model's shapes.
         create: The model's constructor.
-        denoise: How the model is called.
+        denoise: How the model is called: from it, noisy images or videos, times,
+            captions, a constraint and, where there are some, tables to the noise.
+        tables: The model's tables of positions.
     """
-    learner = Learner(create, adamw(config.learning_rate))
+    learner = Learner(create, config)
+    kind = "image" if config.frames is None else "video"
+    text_shape = (config.text_tokens, config.text_width)
+    captions = _drawn_captions(config) if "closed-over" in config.bad else None
+    encode = _encoder(config) if "per-step-null" in config.bad else None
 
     def make_step(constrain: Constrain) -> Any:
         def step(
-            state: State, batch: Mapping[str, jax.Array], key: jax.Array, null_text: jax.Array
+            state: State, batch: Mapping[str, jax.Array], key: jax.Array, null_text: Any
         ) -> tuple[State, dict[str, jax.Array]]:
             key = jax.random.fold_in(key, state["step"])
-            return learner.update(
-                state,
-                lambda model: _noise_loss(
-                    partial(denoise, model), batch, key, null_text, constrain
-                ),
-            )
+            text = batch["text"] if captions is None else captions
+            if encode is not None:
+                with jax.named_scope("null_text"):
+                    null_text = encode(null_text["encoder"], null_text["tokens"])
+
+            def loss(model: Any) -> jax.Array:
+                def predict(noisy: jax.Array, time: jax.Array, text: jax.Array) -> jax.Array:
+                    positions = () if tables is None else (tables(),)
+                    return denoise(model, noisy, time, text, constrain, *positions)
+
+                return _noise_loss(predict, batch[kind], text, key, null_text, constrain)
+
+            return learner.update(state, loss)
 
         step.__name__ = step.__qualname__ = f"{arch}_step"
         return step
 
     def example(key: jax.Array) -> tuple[Any, ...]:
-        pixels, captions, empty, steps = jax.random.split(key, 4)
-        image_shape = (config.batch, config.image_size, config.image_size, 3)
-        text_shape = (config.text_tokens, config.text_width)
-        batch = {
-            "image": jax.random.randint(pixels, image_shape, 0, 256).astype(jnp.uint8),
-            "text": jax.random.normal(captions, (config.batch, *text_shape), config.dtype),
-        }
-        return batch, steps, jax.random.normal(empty, text_shape, config.dtype)
+        pixels, words, empty, steps = jax.random.split(key, 4)
+        samples = jax.random.randint(pixels, (config.batch, *config.sample_shape), 0, 256)
+        batch = {kind: samples.astype(jnp.uint8)}
+        if captions is None:
+            batch["text"] = jax.random.normal(words, (config.batch, *text_shape), config.dtype)
+        if encode is None:
+            return batch, steps, jax.random.normal(empty, text_shape, config.dtype)
+        _, encoder = parameters_of(_text_encoder(config, nnx.Rngs(params=empty)))
+        return batch, steps, {"encoder": encoder, "tokens": jnp.zeros(text_shape[:1], jnp.int32)}
 
     return Training(
         name=f"{arch} ({preset})",
@@ -108,12 +131,14 @@ def diffusion_training(
         init=learner.init,
         example=example,
         roles=(Role.BATCH, Role.RNG, Role.FROZEN),
+        donates="undonated-state" not in config.bad,
     )
 
 
 def _noise_loss(
-    denoise: Callable[[jax.Array, jax.Array, jax.Array, Constrain], jax.Array],
-    batch: Mapping[str, jax.Array],
+    predict: Callable[[jax.Array, jax.Array, jax.Array], jax.Array],
+    samples: jax.Array,
+    text: Any,
     key: jax.Array,
     null_text: jax.Array,
     constrain: Constrain,
@@ -125,14 +150,35 @@ def _noise_loss(
     """
     with jax.named_scope("diffuse"):
         time_key, noise_key, null_key = jax.random.split(key, 3)
-        image = batch["image"].astype(jnp.float32) / 127.5 - 1
-        size = image.shape[0]
-        time = jax.random.uniform(time_key, (size,))
-        noise = constrain(jax.random.normal(noise_key, image.shape))
-        angle = (jnp.pi / 2 * time)[:, None, None, None]
-        noisy = jnp.cos(angle) * image + jnp.sin(angle) * noise
-        dropped = jax.random.bernoulli(null_key, NULL_SHARE, (size, 1, 1))
-        text = jnp.where(dropped, null_text, batch["text"])
-    predicted = denoise(noisy, time, text, constrain)
+        samples = samples.astype(jnp.float32) / 127.5 - 1
+        number, *shape = samples.shape
+        time = jax.random.uniform(time_key, (number,))
+        noise = constrain(jax.random.normal(noise_key, samples.shape))
+        angle = (jnp.pi / 2 * time).reshape(number, *(1 for _ in shape))
+        noisy = jnp.cos(angle) * samples + jnp.sin(angle) * noise
+        dropped = jax.random.bernoulli(null_key, NULL_SHARE, (number, 1, 1))
+        text = jnp.where(dropped, null_text, text)
+    predicted = predict(noisy, time, text)
     with jax.named_scope("loss"):
         return jnp.mean(jnp.square(predicted - noise))
+
+
+def _drawn_captions(config: DiffusionConfig) -> np.ndarray[Any, Any]:
+    """Embeddings for a whole batch in float32, as ``np.load`` gives them."""
+    shape = (config.batch, config.text_tokens, config.text_width)
+    return np.random.default_rng(0).standard_normal(shape, np.float32)
+
+
+def _text_encoder(config: DiffusionConfig, rngs: nnx.Rngs) -> TextEncoder:
+    return TextEncoder(config.text_width, config.text_encoder, dtype=config.dtype, rngs=rngs)
+
+
+def _encoder(config: DiffusionConfig) -> Callable[[Any, jax.Array], jax.Array]:
+    """From an encoder's parameters and a caption's tokens to its embedding."""
+    graphdef, _ = parameters_of(nnx.eval_shape(lambda: _text_encoder(config, nnx.Rngs(0))))
+
+    def encode(params: Any, tokens: jax.Array) -> jax.Array:
+        encoder: TextEncoder = nnx.merge(graphdef, params)
+        return encoder(tokens)
+
+    return encode

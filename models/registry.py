@@ -1,7 +1,7 @@
 """The architectures that hloscope can build, by name, without importing JAX.
 
-Each entry says what can be asked of an architecture: its presets, its options
-and the mesh axes that it can be sharded over. The model's own module, and with
+Each entry says what can be asked of an architecture: its presets, its options,
+its bad switches and the mesh axes that it can be sharded over. The model's own module, and with
 it JAX and flax, is imported only when a step is built.
 """
 
@@ -10,12 +10,15 @@ from __future__ import annotations
 import difflib
 import importlib
 import re
-from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Collection, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from types import MappingProxyType
 from typing import TYPE_CHECKING, Any
 
 from hloscope.capture.step import Step
+from hloscope.chips import ChipKind
 from hloscope.errors import UsageError
+from hloscope.models.antipatterns import ANTIPATTERNS, Antipattern
 
 if TYPE_CHECKING:
     import jax
@@ -39,6 +42,7 @@ class Option:
         choices: The values it may have, the default first; empty for a positive
             integer.
         listing: Words that a list of names may follow, as in ``names:a+b``.
+        kinds: What alone compiles a value, where not everything does.
     """
 
     name: str
@@ -46,27 +50,40 @@ class Option:
     default: str | None = None
     choices: tuple[str, ...] = ()
     listing: tuple[str, ...] = ()
+    kinds: Mapping[str, ChipKind] = field(default_factory=lambda: MappingProxyType({}))
 
     @property
     def values(self) -> tuple[str, ...]:
         """The values that it may have, in words."""
         return (*self.choices, *(f"{word}:A+B" for word in self.listing)) or ("a whole number",)
 
-    def check(self, value: str) -> str:
+    def check(self, value: str, kind: ChipKind | None = None) -> str:
         """Return ``value`` in its one spelling.
 
+        Args:
+            value: As given with ``--set``.
+            kind: What it is compiled for, where that is known.
+
         Raises:
-            UsageError: When it is none of the choices, or not a positive integer.
+            UsageError: When it is none of the choices, or not a positive integer,
+                or does not compile for that kind of chip.
         """
         place = f"--set {self.name}={value}"
         if self.choices:
-            if value in self.choices or self._lists(value):
-                return value
-            raise UsageError(
-                f"{value!r} is no value of {self.name}",
-                place=place,
-                hint=_nearest(value, self.values, "values"),
-            )
+            if value not in self.choices and not self._lists(value):
+                raise UsageError(
+                    f"{value!r} is no value of {self.name}",
+                    place=place,
+                    hint=_nearest(value, self.values, "values"),
+                )
+            only = self.kinds.get(value)
+            if kind is not None and only is not None and kind is not only:
+                raise UsageError(
+                    f"{self.name}={value} compiles for a {only.upper()}, not for a {kind.upper()}",
+                    place=place,
+                    hint=f"Choose another --target, or one of: {', '.join(self.choices)}.",
+                )
+            return value
         if not (value.isascii() and value.isdigit()) or int(value) == 0:
             raise UsageError(
                 f"{self.name} takes a positive integer, not {value!r}",
@@ -90,8 +107,9 @@ class ArchSpec:
         presets: Sizes; the default stands first.
         options: What ``--set`` takes.
         axes: Mesh axes that the model's sharding rules understand.
-        module: Dotted path of the module whose ``training(preset, settings)``
+        module: Dotted path of the module whose ``training(preset, settings, bad)``
             builds it.
+        bad: Names of the antipatterns that ``--bad`` can build into it.
     """
 
     name: str
@@ -100,24 +118,55 @@ class ArchSpec:
     options: tuple[Option, ...]
     axes: tuple[str, ...]
     module: str
+    bad: tuple[str, ...]
 
-    def check(self, options: Mapping[str, str]) -> None:
-        """See whether there are such options and values, without building anything.
+    @property
+    def antipatterns(self) -> tuple[Antipattern, ...]:
+        """What ``--bad`` can build into it."""
+        return tuple(ANTIPATTERNS[name] for name in self.bad)
+
+    def check(
+        self,
+        options: Mapping[str, str],
+        bad: Collection[str] = (),
+        kind: ChipKind | None = None,
+    ) -> None:
+        """See whether there are such options, values and switches, without building anything.
+
+        Args:
+            options: Option name to value, as given with ``--set``.
+            bad: Switches, as given with ``--bad``.
+            kind: What it is compiled for, where that is known.
 
         Raises:
-            UsageError: When an option or a value does not exist.
+            UsageError: When an option, a value or a switch does not exist, or a
+                value does not compile for that kind of chip.
         """
-        self._settings(options)
+        self._settings(options, kind)
+        for name in bad:
+            if name not in self.bad:
+                raise UsageError(
+                    f"{self.name} has no bad switch {name!r}",
+                    place=f"--bad {name}",
+                    hint=_nearest(name, self.bad, "switches"),
+                )
 
-    def training(self, preset: str, options: Mapping[str, str] | None = None) -> Training:
+    def training(
+        self,
+        preset: str,
+        options: Mapping[str, str] | None = None,
+        bad: Collection[str] = (),
+    ) -> Training:
         """Build the model's training: its step, initial state and example batch.
 
         Args:
             preset: One of ``presets``.
             options: Option name to value, as given with ``--set``.
+            bad: Antipatterns to build in, as given with ``--bad``.
 
         Raises:
-            UsageError: When the preset, an option or a value does not exist.
+            UsageError: When the preset, an option, a value or a switch does not
+                exist.
         """
         if preset not in self.presets:
             raise UsageError(
@@ -125,9 +174,9 @@ class ArchSpec:
                 place=f"--preset {preset}",
                 hint=_nearest(preset, self.presets, "presets"),
             )
-        settings = self._settings(options or {})
+        self.check(options or {}, bad)
         builder = importlib.import_module(self.module)
-        training: Training = builder.training(preset, settings)
+        training: Training = builder.training(preset, self._settings(options or {}), bad)
         return training
 
     def build(
@@ -136,8 +185,9 @@ class ArchSpec:
         options: Mapping[str, str] | None = None,
         mesh: Mapping[str, int] | Mesh | AbstractMesh | None = None,
         devices: Sequence[jax.Device] | None = None,
+        bad: Collection[str] = (),
     ) -> Step:
-        """Build the training step with abstract arguments; allocates no array.
+        """Build the training step with abstract arguments; allocates no state.
 
         Args:
             preset: One of ``presets``.
@@ -146,16 +196,17 @@ class ArchSpec:
                 with no axis, the step carries no sharding at all.
             devices: The devices that a mesh given by sizes is laid over; all of
                 JAX's default backend where not given. Not used otherwise.
+            bad: Antipatterns to build in, as given with ``--bad``.
 
         Raises:
-            UsageError: When the preset, an option, a value or a mesh axis does
-                not exist, or the mesh fits neither the devices nor the batch.
+            UsageError: When the preset, an option, a value, a switch or a mesh axis
+                does not exist, or the mesh fits neither the devices nor the batch.
         """
         if mesh is not None:
             self._check_axes(mesh.keys() if isinstance(mesh, Mapping) else mesh.axis_names)
-        return self.training(preset, options).build(mesh, devices)
+        return self.training(preset, options, bad).build(mesh, devices)
 
-    def _settings(self, options: Mapping[str, str]) -> dict[str, str]:
+    def _settings(self, options: Mapping[str, str], kind: ChipKind | None = None) -> dict[str, str]:
         known = {option.name: option for option in self.options}
         settings = {name: o.default for name, o in known.items() if o.default is not None}
         for name, value in options.items():
@@ -165,7 +216,7 @@ class ArchSpec:
                     place=f"--set {name}={value}",
                     hint=_nearest(name, tuple(known), "options"),
                 )
-            settings[name] = known[name].check(value)
+            settings[name] = known[name].check(value, kind)
         return settings
 
     def _check_axes(self, axes: Iterable[Any]) -> None:
@@ -213,16 +264,18 @@ _DTYPE = Option(
 _BATCH = Option("batch", "samples in a step, over all devices")
 _ATTENTION = Option(
     "attention",
-    "xla: jax.nn.dot_product_attention; reference: einsum, float32 softmax, einsum",
+    "xla: jax.nn.dot_product_attention; reference: einsum, float32 softmax, einsum; "
+    "cudnn: cuDNN's fused kernel; flash: Pallas's kernel for TPUs",
     "xla",
-    ("xla", "reference"),
+    ("xla", "reference", "cudnn", "flash"),
+    kinds=MappingProxyType({"cudnn": ChipKind.GPU, "flash": ChipKind.TPU}),
 )
 _REMAT = Option(
     "remat",
     "what a layer recomputes in the backward pass: nothing, all, all but its products, or all but "
     "the values of these names, which offload keeps in the host's memory",
     "none",
-    ("none", "full", "dots"),
+    ("none", "full", "dots", "dots_with_no_batch_dims"),
     ("names", "offload"),
 )
 _SCAN_LAYERS = Option(
@@ -231,13 +284,48 @@ _SCAN_LAYERS = Option(
     "false",
     ("false", "true"),
 )
-
-_POSITIONS = Option(
-    "positions",
-    "tables of sines: computed in the step, or baked into it as constants",
-    "computed",
-    ("computed", "baked"),
+_SCANNED_LAYERS = Option(
+    "scan_layers", _SCAN_LAYERS.help, "true", tuple(reversed(_SCAN_LAYERS.choices))
 )
+_OPTIMIZER = Option(
+    "optimizer",
+    "muon: orthogonal updates of the matrices, Adam for the rest",
+    "adamw",
+    ("adamw", "muon"),
+)
+_STATE_DTYPE = Option(
+    "state_dtype",
+    "type of the optimizer's moments; bfloat16 is rounded at random",
+    "float32",
+    ("float32", "bfloat16"),
+)
+
+_TRAINING = (_DTYPE, _BATCH, _ATTENTION, _OPTIMIZER, _STATE_DTYPE)
+_PRESETS = ("small", "smoke", "base")
+_AXES = ("data", "fsdp")
+_CAPTIONED = ("closed-over", "per-step-null", "undonated-state")
+
+
+def _transformer(name: str, description: str, *, bad: tuple[str, ...]) -> ArchSpec:
+    """One of equal layers over tokens, with a table of positions."""
+    return ArchSpec(
+        name=name,
+        description=description,
+        presets=_PRESETS,
+        options=(*_TRAINING, _REMAT, _SCANNED_LAYERS),
+        axes=_AXES,
+        module=f"hloscope.models.{name}",
+        bad=("baked-table", *bad, "unrolled-layers"),
+    )
+
+
+def _diffusion_transformer(name: str, description: str) -> ArchSpec:
+    return _transformer(name, description, bad=_CAPTIONED)
+
+
+def _jepa(name: str, description: str) -> ArchSpec:
+    return _transformer(name, description, bad=("float32-head", "undonated-state"))
+
 
 _ARCHS = {
     spec.name: spec
@@ -245,26 +333,67 @@ _ARCHS = {
         ArchSpec(
             name="unet",
             description="text-conditioned diffusion UNet on 64x64 images, noise prediction",
-            presets=("small", "smoke"),
-            options=(_DTYPE, _BATCH, _ATTENTION),
-            axes=("data", "fsdp"),
+            presets=_PRESETS,
+            options=_TRAINING,
+            axes=_AXES,
             module="hloscope.models.unet",
+            bad=_CAPTIONED,
+        ),
+        ArchSpec(
+            name="unet_3d",
+            description="text-conditioned diffusion UNet on videos of 8 frames of 64x64",
+            presets=_PRESETS,
+            options=_TRAINING,
+            axes=_AXES,
+            module="hloscope.models.unet_3d",
+            bad=_CAPTIONED,
         ),
         ArchSpec(
             name="causal_transformer",
             description="decoder-only language model with a tied float32 head, next token",
             presets=("small", "smoke"),
-            options=(_DTYPE, _BATCH, _ATTENTION, _REMAT, _SCAN_LAYERS),
-            axes=("data", "fsdp"),
+            options=(*_TRAINING, _REMAT, _SCAN_LAYERS),
+            axes=_AXES,
             module="hloscope.models.causal_transformer",
+            bad=("odd-length", "undonated-state"),
         ),
         ArchSpec(
             name="hierarchical_mmdit",
             description="diffusion transformer over text and 64x64 images in three stages",
-            presets=("small", "smoke"),
-            options=(_DTYPE, _BATCH, _ATTENTION, _REMAT, _POSITIONS),
-            axes=("data", "fsdp"),
+            presets=_PRESETS,
+            options=(*_TRAINING, _REMAT),
+            axes=_AXES,
             module="hloscope.models.hierarchical_mmdit",
+            bad=("baked-table", *_CAPTIONED),
+        ),
+        _diffusion_transformer(
+            "simple_dit",
+            "diffusion transformer on patches of 64x64 images, adaLN-zero, pooled captions",
+        ),
+        _diffusion_transformer(
+            "hybrid_dit",
+            "diffusion transformer with attention in one layer of three, and a state in the others",
+        ),
+        _diffusion_transformer(
+            "video_dit",
+            "diffusion transformer on videos of 8 frames, attention within and across frames",
+        ),
+        _jepa(
+            "jepa_encoder",
+            "image encoder that predicts its own features of hidden patches, with an EMA target",
+        ),
+        _jepa(
+            "jepa_video_encoder",
+            "video encoder that predicts its own features of hidden places, with an EMA target",
+        ),
+        _diffusion_transformer(
+            "simple_mmdit", "diffusion transformer over text and patches of 64x64 images together"
+        ),
+        _diffusion_transformer(
+            "simple_udit", "diffusion transformer on patches with long skip connections"
+        ),
+        _diffusion_transformer(
+            "uvit", "U-ViT: time, text and patches are all tokens, with long skip connections"
         ),
     )
 }

@@ -1,4 +1,4 @@
-"""What every model's training step is made of: state, loss gradient, AdamW update.
+"""What every model's training step is made of: state, loss gradient, update.
 
 The state is a plain pytree, so that its paths read as the model is written:
 ``state['params']['down'][0]...``, ``state['opt_state'][0].mu...`` and
@@ -8,18 +8,22 @@ it, which is what lets donation alias all of them.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import Any, TypeVar
 
 import jax
 import jax.numpy as jnp
 import optax
 from flax import nnx
 from jax.sharding import AbstractMesh, Mesh
+from jax.typing import DTypeLike
 
 from hloscope.capture.step import Step
+from hloscope.errors import UsageError
 from hloscope.ir.signature import Role
+from hloscope.models.blocks.attention import AttentionRoute
+from hloscope.models.optimizers import make_optimizer
 from hloscope.models.sharding import (
     Constrain,
     batch_constraint,
@@ -30,10 +34,15 @@ from hloscope.models.sharding import (
     unconstrained,
 )
 
-if TYPE_CHECKING:
-    from _typeshed import DataclassInstance
-
-__all__ = ["Learner", "Parameters", "State", "Training", "adamw", "configured", "parameters_of"]
+__all__ = [
+    "Learner",
+    "Parameters",
+    "State",
+    "Training",
+    "TrainingConfig",
+    "configured",
+    "parameters_of",
+]
 
 Parameters = dict[Any, Any]
 """Nested plain dicts of arrays, as ``nnx.to_pure_dict`` gives them."""
@@ -41,14 +50,39 @@ Parameters = dict[Any, Any]
 State = dict[str, Any]
 """``params``, ``opt_state`` and ``step``."""
 
-Config = TypeVar("Config", bound="DataclassInstance")
-
 # How an option's text becomes the field of its name; a word stays a word.
 _READ: Mapping[str, Callable[[str], Any]] = {
     "batch": int,
     "dtype": jnp.dtype,
+    "state_dtype": jnp.dtype,
     "scan_layers": lambda value: value == "true",
 }
+
+
+@dataclass(frozen=True, kw_only=True)
+class TrainingConfig:
+    """What every model's configuration holds beside its own shapes.
+
+    Attributes:
+        batch: Samples in a step.
+        dtype: Of activations and products.
+        attention: See ``hloscope.models.blocks.attention.attend``.
+        optimizer: See ``hloscope.models.optimizers``.
+        state_dtype: Of the optimizer's moments.
+        learning_rate: Of the optimizer.
+        bad: Names of the antipatterns to build in.
+    """
+
+    batch: int
+    dtype: DTypeLike = jnp.bfloat16
+    attention: AttentionRoute = "xla"
+    optimizer: str = "adamw"
+    state_dtype: DTypeLike = jnp.float32
+    learning_rate: float = 2e-4
+    bad: frozenset[str] = frozenset()
+
+
+Config = TypeVar("Config", bound=TrainingConfig)
 
 
 @dataclass(frozen=True)
@@ -63,6 +97,7 @@ class Training:
         example: From a key to one example of the step's inputs after the state.
         roles: Role of each of those inputs, in order; only a batch is split
             over devices.
+        donates: Whether the step gives its state's buffers away.
     """
 
     name: str
@@ -70,6 +105,7 @@ class Training:
     init: Callable[[jax.Array], State]
     example: Callable[[jax.Array], tuple[Any, ...]]
     roles: tuple[Role, ...]
+    donates: bool = True
 
     def abstract(self) -> tuple[State, tuple[Any, ...]]:
         """State and inputs as trees of ``jax.ShapeDtypeStruct``; allocates nothing."""
@@ -98,7 +134,7 @@ class Training:
             return Step(
                 fn=self.make_step(unconstrained),
                 args=(state, *inputs),
-                donate=(0,),
+                donate=(0,) if self.donates else (),
                 roles=roles,
                 name=self.name,
             )
@@ -114,33 +150,35 @@ class Training:
                 _with_shardings(state, state_places),
                 *(_with_shardings(*pair) for pair in zip(inputs, input_places, strict=True)),
             ),
-            donate=(0,),
+            donate=(0,) if self.donates else (),
             roles=roles,
             out_shardings=(state_places, place_replicated(0, laid)),
             name=self.name,
         )
 
 
-def configured(config: Config, settings: Mapping[str, str]) -> Config:
-    """A model's dataclass of shapes with the fields that options of the same names set.
+def configured(config: Config, settings: Mapping[str, str], bad: Collection[str] = ()) -> Config:
+    """A preset with the fields that options of the same names set.
 
     Args:
         config: A preset.
         settings: Options as the registry checked them.
+        bad: Antipatterns to build in.
+
+    Raises:
+        UsageError: When two options do not go together.
     """
     fields = {name: _READ.get(name, str)(value) for name, value in settings.items()}
-    return replace(config, **fields)
-
-
-def adamw(learning_rate: float) -> optax.GradientTransformation:
-    """AdamW that decays kernels and embeddings by 0.01, and no scale or bias."""
-
-    def decayed(params: Parameters) -> Any:
-        return jax.tree_util.tree_map_with_path(
-            lambda path, _: path[-1].key in ("kernel", "embedding"), params
+    if "unrolled-layers" in bad:
+        fields["scan_layers"] = False
+    chosen = replace(config, **fields, bad=frozenset(bad))
+    if chosen.attention == "cudnn" and jnp.dtype(chosen.dtype).itemsize > 2:
+        raise UsageError(
+            f"cuDNN's attention takes 16 bits, and dtype={jnp.dtype(chosen.dtype)} was asked for",
+            place="--set attention=cudnn",
+            hint="Leave dtype=bfloat16, or choose attention=xla.",
         )
-
-    return optax.adamw(learning_rate, weight_decay=0.01, mask=decayed)
+    return chosen
 
 
 def parameters_of(model: nnx.Module) -> tuple[Any, Parameters]:
@@ -158,14 +196,12 @@ class Learner:
 
     Args:
         create: The model's constructor; only its shapes are read here.
-        optimizer: What turns gradients into updates.
+        config: Names the optimizer.
     """
 
-    def __init__(
-        self, create: Callable[[nnx.Rngs], nnx.Module], optimizer: optax.GradientTransformation
-    ) -> None:
+    def __init__(self, create: Callable[[nnx.Rngs], nnx.Module], config: TrainingConfig) -> None:
         self._create = create
-        self._optimizer = optimizer
+        self._optimizer = make_optimizer(config.optimizer, config.learning_rate, config.state_dtype)
         self._graphdef, _ = parameters_of(nnx.eval_shape(lambda: create(nnx.Rngs(0))))
 
     def init(self, key: jax.Array) -> State:

@@ -7,24 +7,22 @@ et al. (arXiv:2006.11239) and Rombach et al. (arXiv:2112.10752).
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass
 
 import jax
 import jax.numpy as jnp
 from flax import nnx
 
-from hloscope.models.blocks import (
-    Attention,
-    ResidualBlock,
-    group_norm,
-    sinusoidal_embedding,
-)
+from hloscope.models.blocks.attention import Attention
+from hloscope.models.blocks.convolution import ResidualBlock, doubled, group_norm
+from hloscope.models.blocks.positions import sinusoidal_embedding
 from hloscope.models.diffusion import DiffusionConfig, diffusion_training
 from hloscope.models.sharding import Constrain
+from hloscope.models.text_encoder import TextEncoderConfig
 from hloscope.models.training import Training, configured
 
-__all__ = ["PRESETS", "UNet", "UNetConfig", "training"]
+__all__ = ["PRESETS", "Stage", "UNet", "UNetConfig", "training"]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -55,6 +53,7 @@ PRESETS = {
         time_width=32,
         text_tokens=8,
         text_width=32,
+        text_encoder=TextEncoderConfig(layers=12, heads=4, vocabulary=64),
         batch=8,
         learning_rate=2e-3,
     ),
@@ -68,6 +67,19 @@ PRESETS = {
         text_tokens=77,
         text_width=768,
         batch=16,
+    ),
+    # ADM's UNet for ImageNet at 64x64, with text.
+    "base": UNetConfig(
+        image_size=64,
+        widths=(192, 384, 576, 768),
+        blocks=3,
+        attention_levels=(1, 2, 3),
+        heads=6,
+        time_width=768,
+        text_tokens=77,
+        text_width=768,
+        batch=256,
+        learning_rate=1e-4,
     ),
 }
 
@@ -94,8 +106,7 @@ class AttentionBlock(nnx.Module):
     def __call__(self, image: jax.Array, text: jax.Array) -> jax.Array:
         """Map ``[batch, h, w, width]`` to the same shape."""
         pixels = image.reshape(image.shape[0], -1, image.shape[-1])
-        normed = self.norm1(pixels)
-        pixels = pixels + self.to_image(normed, normed)
+        pixels = pixels + self.to_image(self.norm1(pixels))
         pixels = pixels + self.to_text(self.norm2(pixels), text)
         return pixels.reshape(image.shape)
 
@@ -130,12 +141,14 @@ class UNet(nnx.Module):
     up again, last first, beside its own channels.
     """
 
+    stage: type[Stage] = Stage
+
     def __init__(self, config: UNetConfig, *, rngs: nnx.Rngs) -> None:
         dtype, widths = config.dtype, config.widths
 
         def stage(width: int, out_width: int, level: int) -> Stage:
             attends = level in config.attention_levels
-            return Stage(width, out_width, config, attends=attends, rngs=rngs)
+            return self.stage(width, out_width, config, attends=attends, rngs=rngs)
 
         self.dtype = dtype
         self.time_width = config.time_width
@@ -198,11 +211,20 @@ class UNet(nnx.Module):
         Returns:
             ``[batch, size, size, 3]`` in float32.
         """
+        return self.denoise(image, *self.embed(time, text), constrain)
+
+    def embed(self, time: jax.Array, text: jax.Array) -> tuple[jax.Array, jax.Array]:
+        """What every stage takes of times and captions: ``time_width`` channels of both."""
         with jax.named_scope("time"):
             time = sinusoidal_embedding(time, self.time_width).astype(self.dtype)
             time = self.time_out(nnx.silu(self.time_in(time)))
         with jax.named_scope("text"):
-            text = self.text_in(text)
+            return time, self.text_in(text)
+
+    def denoise(
+        self, image: jax.Array, time: jax.Array, text: jax.Array, constrain: Constrain
+    ) -> jax.Array:
+        """Predict the noise from what ``embed`` made: ``[batch, size, size, 3]`` in float32."""
         with jax.named_scope("conv_in"):
             image = constrain(self.conv_in(image.astype(self.dtype)))
         kept: list[jax.Array] = []
@@ -224,30 +246,23 @@ class UNet(nnx.Module):
                     image = constrain(stage(joined, time, text))
             if level < len(self.grow):
                 with jax.named_scope(f"grow_{level}"):
-                    image = self.grow[level](_double(image))
+                    image = self.grow[level](doubled(image))
         with jax.named_scope("conv_out"):
             noise: jax.Array = self.conv_out(nnx.silu(self.norm_out(image)))
             return noise.astype(jnp.float32)
 
 
-def training(preset: str, settings: Mapping[str, str]) -> Training:
+def training(preset: str, settings: Mapping[str, str], bad: Collection[str] = ()) -> Training:
     """The UNet's training; ``hloscope.models.diffusion`` says what its step takes.
 
     Args:
         preset: A key of ``PRESETS``.
         settings: Options as the registry checked them.
+        bad: Antipatterns to build in.
     """
-    config = configured(PRESETS[preset], settings)
+    config = configured(PRESETS[preset], settings, bad)
 
     def create(rngs: nnx.Rngs) -> UNet:
         return UNet(config, rngs=rngs)
 
     return diffusion_training("unet", preset, config, create, UNet.__call__)
-
-
-def _double(image: jax.Array) -> jax.Array:
-    """Double height and width by repeating each pixel."""
-    batch, height, width, channels = image.shape
-    grid = image[:, :, None, :, None, :]
-    grid = jnp.broadcast_to(grid, (batch, height, 2, width, 2, channels))
-    return grid.reshape(batch, 2 * height, 2 * width, channels)

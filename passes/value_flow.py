@@ -135,7 +135,7 @@ class _Builder:
         opcode, operands = instruction.opcode, instruction.operands
         if opcode == "parameter":
             self.parameter(instruction, nodes)
-        elif not operands:
+        elif not operands and opcode not in ("fusion", "call"):
             if opcode in ("while", "conditional") or instruction.called:
                 self.opaque.update(nodes)
         elif opcode == "get-tuple-element":
@@ -238,7 +238,9 @@ class _Builder:
         while start.opcode in ("async-done", "async-update") and start.operands:
             start = start.operands[0]
         results = self.results(start.called[0] if start.called else None)
-        if not results:
+        if not results and not instruction.operands:
+            self.opaque.update(nodes)
+        elif not results:
             self.made(nodes, instruction.operands)
         elif len(self.graph.callers.get(start.called[0], ())) == 1:
             self.copies(nodes, results)

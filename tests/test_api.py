@@ -165,6 +165,7 @@ def test_a_loaded_module_is_listed_alone(large):
         ({"target": "h100"}, "--target does not apply"),
         ({"mesh": {"data": 2}}, "--mesh does not apply"),
         ({"settings": {"batch": "2"}}, "--set does not apply"),
+        ({"bad": ("baked-table",)}, "--bad does not apply"),
         ({"xla": {"xla_flag": True}, "timeout": 3.0}, "--xla, --timeout does not apply"),
     ],
 )

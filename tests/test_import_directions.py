@@ -18,7 +18,7 @@ ALLOWED = {
     "pipeline": {"errors", "chips", "ir"},
     "passes": {"errors", "chips", "ir", "pipeline", "units"},
     "capture": {"errors", "chips", "ir", "units", "versions", "models", "kernels"},
-    "models": {"errors", "ir", "capture"},
+    "models": {"errors", "chips", "ir", "capture"},
     "kernels": {"errors", "chips", "capture"},
     "report": {"errors", "pipeline", "units"},
     "subjects": {"errors", "chips", "ir", "pipeline", "capture"},

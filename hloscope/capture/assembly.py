@@ -171,7 +171,8 @@ def _describe(request: CaptureRequest) -> str:
     source = request.source
     if source.kind is SourceKind.ARCH:
         chosen = "".join(f" {key}={value}" for key, value in request.options.items())
-        return f"{source.text} ({request.preset}{chosen})"
+        bad = "".join(f" bad {name}" for name in request.bad)
+        return f"{source.text} ({request.preset}{chosen}{bad})"
     if source.kind is SourceKind.FILE and os.path.isabs(source.text):
         path = Path(source.text)
         inside = path.is_relative_to(Path.cwd())

@@ -43,7 +43,8 @@ def load_step(request: CaptureRequest, devices: Sequence[Any], mesh: Mesh | None
     if source.kind is SourceKind.ARCH:
         from hloscope.models import registry
 
-        step: Step = registry.get(source.text).build(request.preset, request.options, mesh, devices)
+        spec = registry.get(source.text)
+        step: Step = spec.build(request.preset, request.options, mesh, devices, request.bad)
         return step
     if source.kind is SourceKind.KERNEL:
         from hloscope.kernels.registry import build

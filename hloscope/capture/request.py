@@ -74,6 +74,7 @@ class CaptureRequest:
         target: The chips, in words: ``cpu``, ``h100:8``, ``v5e:2x4``, ``local``.
         preset: Size of a named architecture.
         options: Further choices of a named architecture, as text.
+        bad: Antipatterns to build into a named architecture.
         mesh: Axis name to size, in order; empty for none.
         compiler_options: XLA flags for this compile alone.
         timeout: Seconds for the whole capture, or ``None`` for no limit.
@@ -86,6 +87,7 @@ class CaptureRequest:
     target: str = "cpu"
     preset: str = "small"
     options: Mapping[str, str] = field(default_factory=lambda: MappingProxyType({}))
+    bad: tuple[str, ...] = ()
     mesh: Mapping[str, int] = field(default_factory=lambda: MappingProxyType({}))
     compiler_options: Mapping[str, OptionValue] = field(
         default_factory=lambda: MappingProxyType({})
@@ -118,6 +120,7 @@ class CaptureRequest:
             "target": self.target,
             "preset": self.preset,
             "options": dict(self.options),
+            "bad": list(self.bad),
             # A list of pairs: the order of a mesh's axes decides the program.
             "mesh": [[axis, size] for axis, size in self.mesh.items()],
             "compiler_options": dict(self.compiler_options),
@@ -132,6 +135,7 @@ class CaptureRequest:
             target=data["target"],
             preset=data["preset"],
             options=dict(data["options"]),
+            bad=tuple(data["bad"]),
             mesh=dict(data["mesh"]),
             compiler_options=dict(data["compiler_options"]),
         )

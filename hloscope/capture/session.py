@@ -35,8 +35,9 @@ def capture(request: CaptureRequest, *, progress: Progress | None = None) -> Art
     if request.source.kind is SourceKind.ARCH:
         from hloscope.models import registry
 
-        # Known without JAX: an unknown name is answered at once.
-        registry.get(request.source.text)
+        # Known without JAX: an unknown name or option is answered at once.
+        kind = target.chip.kind if target.chip is not None else None
+        registry.get(request.source.text).check(request.options, request.bad, kind)
     plugins = _plugins(request, target, tell)
     # A dump that was asked for is written only by a compile that takes place.
     use_cache = request.use_cache and "--xla_dump" not in os.environ.get("XLA_FLAGS", "")

@@ -57,6 +57,16 @@ class SourceOptions:
             help="An option of the --arch; may be repeated.",
         ),
     ] = field(default_factory=list)
+    bad: Annotated[
+        list[str],
+        typer.Option(
+            "--bad",
+            metavar="NAME",
+            show_default=False,
+            rich_help_panel=_WHAT,
+            help="Build the --arch with this antipattern in it; may be repeated.",
+        ),
+    ] = field(default_factory=list)
     target: Annotated[
         str | None,
         typer.Option(
@@ -132,6 +142,7 @@ class SourceOptions:
             "arch": self.arch,
             "preset": self.preset,
             "settings": parse_options(self.settings),
+            "bad": tuple(dict.fromkeys(self.bad)),
             "target": self.target,
             "mesh": parse_mesh(self.mesh) if self.mesh is not None else {},
             "xla": parse_compiler_options(self.xla),

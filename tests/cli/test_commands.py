@@ -79,6 +79,7 @@ def test_every_option_reaches_the_api(hloscope, audited):
         *("audit", "--arch", "unet", "--preset", "smoke", "--set", "batch=4", "--set", "dtype=f"),
         *("--target", "h100:8", "--mesh", "data=2,fsdp=4", "--timeout", "30", "--install"),
         *("--xla", "xla_gpu_enable_triton_gemm=false", "--xla", "--xla_n=3", "--no-cache"),
+        *("--bad", "closed-over", "--bad", "per-step-null", "--bad", "closed-over"),
     )
     assert answer.code == 0, answer.err
     ((source, options),) = calls
@@ -89,6 +90,7 @@ def test_every_option_reaches_the_api(hloscope, audited):
         "arch": "unet",
         "preset": "smoke",
         "settings": {"batch": "4", "dtype": "f"},
+        "bad": ("closed-over", "per-step-null"),
         "target": "h100:8",
         "mesh": {"data": 2, "fsdp": 4},
         "xla": {"xla_gpu_enable_triton_gemm": False, "xla_n": 3},
@@ -242,6 +244,8 @@ def test_archs_lists_every_architecture_with_its_presets(hloscope):
     table = document["tables"][0]
     assert table["name"] == "archs"
     assert {row[0] for row in table["rows"]} >= {"unet", "causal_transformer", "hierarchical_mmdit"}
+    bad = next(table for table in document["tables"] if table["name"] == "bad")
+    assert ["undonated-state", "HS701"] in [row[:2] for row in bad["rows"]]
 
 
 def test_explain_shows_a_rule_by_code_or_name_and_lists_them_without(hloscope):

@@ -3,12 +3,17 @@ import sys
 
 import pytest
 
+from hloscope.capture import CaptureRequest, Source, SourceKind, capture
+from hloscope.chips import ChipKind
 from hloscope.errors import UsageError
 from hloscope.models import registry
 
 
 def test_the_registry_lists_its_architectures_in_order():
-    assert registry.names() == ("causal_transformer", "hierarchical_mmdit", "unet")
+    assert registry.names() == tuple(sorted(registry.names()))
+    assert {"causal_transformer", "hierarchical_mmdit", "simple_dit", "unet"} <= set(
+        registry.names()
+    )
 
 
 @pytest.mark.parametrize("name", registry.names())
@@ -27,15 +32,13 @@ def test_an_unknown_architecture_is_answered_with_the_nearest_name():
     with pytest.raises(UsageError) as caught:
         registry.get("unett")
     assert "unett" in caught.value.message
-    assert caught.value.hint.startswith("Did you mean unet?")
+    assert caught.value.hint.startswith("Did you mean unet")
 
 
 def test_a_name_near_to_none_is_answered_with_all_of_them():
     with pytest.raises(UsageError) as caught:
         registry.get("zzz")
-    assert (
-        caught.value.hint == "The architectures are: causal_transformer, hierarchical_mmdit, unet."
-    )
+    assert caught.value.hint == f"The architectures are: {', '.join(registry.names())}."
 
 
 def test_an_unknown_preset_is_answered_with_the_nearest_one():
@@ -59,6 +62,46 @@ def test_an_unknown_value_is_answered_with_the_nearest_one():
     with pytest.raises(UsageError, match="Did you mean bfloat16") as caught:
         registry.get("unet").build("smoke", {"dtype": "bfloat"})
     assert caught.value.place == "--set dtype=bfloat"
+
+
+@pytest.mark.parametrize(
+    "value", ["names:attention_out", "names:mlp_out+attention_out", "offload:mlp_out"]
+)
+def test_named_values_may_be_kept_alone_or_together_or_on_the_host(value):
+    registry.get("simple_dit").check({"remat": value})
+
+
+@pytest.mark.parametrize(
+    "value", ["mlp_out", "names", "names:", "names:a b", "names:+", "full:a", ""]
+)
+def test_a_policy_that_is_none_is_refused(value):
+    with pytest.raises(UsageError, match="is no value of remat"):
+        registry.get("simple_dit").check({"remat": value})
+
+
+@pytest.mark.parametrize(
+    ("value", "kind", "said"),
+    [
+        ("cudnn", ChipKind.CPU, "attention=cudnn compiles for a GPU, not for a CPU"),
+        ("cudnn", ChipKind.TPU, "attention=cudnn compiles for a GPU, not for a TPU"),
+        ("flash", ChipKind.GPU, "attention=flash compiles for a TPU, not for a GPU"),
+    ],
+)
+def test_a_kernel_for_another_kind_of_chip_is_refused(value, kind, said):
+    with pytest.raises(UsageError, match=said):
+        registry.get("unet").check({"attention": value}, kind=kind)
+    registry.get("unet").check({"attention": value})
+
+
+def test_a_capture_refuses_it_before_anything_is_built():
+    source = Source(SourceKind.ARCH, "unet")
+    with pytest.raises(UsageError, match="attention=cudnn compiles for a GPU"):
+        capture(CaptureRequest(source, options={"attention": "cudnn"}))
+
+
+def test_attention_in_16_bits_alone_is_refused_in_float32():
+    with pytest.raises(UsageError, match="takes 16 bits, and dtype=float32"):
+        registry.get("unet").build("smoke", {"attention": "cudnn", "dtype": "float32"})
 
 
 @pytest.mark.parametrize("value", ["0", "-4", "2.5", "many", "", "²"])

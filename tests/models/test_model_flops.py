@@ -5,8 +5,7 @@ import jax
 import jax.numpy as jnp
 import pytest
 
-from hloscope.capture.jaxpr_flops import product_flops_of
-from hloscope.models import registry
+from hloscope.capture.jaxpr_flops import count_jaxpr, product_flops_of
 
 
 def matmul_flops(function: Any, *args: Any) -> int:
@@ -16,14 +15,27 @@ def matmul_flops(function: Any, *args: Any) -> int:
     return flops.nominal
 
 
-def _step_flops(name, options=None, preset="small"):
-    step = registry.get(name).build(preset, options or {})
-    return matmul_flops(step.fn, *step.args)
+@pytest.fixture
+def step_flops(traced):
+    """FLOPs of the products of an architecture's step."""
+
+    def count(name, preset="small", **options):
+        flops = count_jaxpr(traced(name, preset, **options)).total
+        assert flops.exact
+        return flops.nominal
+
+    return count
 
 
-def _parameters(name, options=None, preset="small"):
-    step = registry.get(name).build(preset, options or {})
-    return sum(math.prod(leaf.shape) for leaf in jax.tree.leaves(step.args[0]["params"]))
+@pytest.fixture
+def parameters(built):
+    """How many parameters an architecture has."""
+
+    def count(name, **options):
+        leaves = jax.tree.leaves(built(name, **options).args[0]["params"])
+        return sum(math.prod(leaf.shape) for leaf in leaves)
+
+    return count
 
 
 @pytest.mark.parametrize("padding", ["SAME", "VALID"])
@@ -48,41 +60,61 @@ def test_the_count_of_convolutions_and_their_gradients_is_that_of_xla(padding, s
     assert matmul_flops(gradients, image, kernel, cotangent) - forward == pytest.approx(xla)
 
 
-def test_small_causal_transformer_has_the_parameters_that_its_shapes_give():
+def test_small_causal_transformer_has_the_parameters_that_its_shapes_give(parameters):
     # Three layers of four attention and three gated-MLP products, two scales
     # each; the embedding, which is the head too; the last scale.
     layer = 4 * 768 * 768 + 3 * 768 * 3072 + 2 * 768
-    assert _parameters("causal_transformer") == 3 * layer + 50304 * 768 + 768
-    assert _parameters("causal_transformer") == pytest.approx(67e6, rel=0.01)
+    assert parameters("causal_transformer") == 3 * layer + 50304 * 768 + 768
+    assert parameters("causal_transformer") == pytest.approx(67e6, rel=0.01)
 
 
-def test_small_causal_transformer_has_the_flops_that_its_shapes_give():
+def test_small_causal_transformer_has_the_flops_that_its_shapes_give(step_flops):
     tokens, length = 16 * 512, 512
     products = 3 * (4 * 768 * 768 + 3 * 768 * 3072) + 50304 * 768
     attention = 3 * 2 * length * 768
     # Forward two for a multiply-add; backward twice that, for both operands.
-    assert _step_flops("causal_transformer") == 3 * 2 * tokens * (products + attention)
+    assert step_flops("causal_transformer") == 3 * 2 * tokens * (products + attention)
 
 
-def test_small_causal_transformer_is_as_large_as_published():
-    assert _step_flops("causal_transformer") == pytest.approx(3406e9, rel=0.001)
+def test_small_causal_transformer_is_as_large_as_published(step_flops):
+    assert step_flops("causal_transformer") == pytest.approx(3406e9, rel=0.001)
 
 
-def test_small_unet_is_as_large_as_published():
-    assert _parameters("unet") == pytest.approx(10e6, rel=0.15)
-    assert _step_flops("unet") == pytest.approx(646e9, rel=0.15)
+# Million parameters and GFLOP of a step, as published for these shapes.
+PUBLISHED = {
+    "unet": (10, 646),
+    "uvit": (24, 618),
+    "simple_udit": (23, 363),
+    "simple_dit": (20, 293),
+    "simple_mmdit": (36, 384),
+    "hierarchical_mmdit": (55, 737),
+    "hybrid_dit": (19, 245),
+    "video_dit": (25, 760),
+    "unet_3d": (11, 1384),
+    "jepa_encoder": (12, 297),
+    "jepa_video_encoder": (16, 758),
+}
 
 
-def test_small_hierarchical_mmdit_is_as_large_as_specified():
-    assert _parameters("hierarchical_mmdit") == pytest.approx(55e6, rel=0.15)
-    assert _step_flops("hierarchical_mmdit") == pytest.approx(737e9, rel=0.15)
+@pytest.mark.parametrize("name", PUBLISHED)
+def test_a_small_model_is_as_large_as_published(name, parameters, step_flops):
+    millions, gigaflops = PUBLISHED[name]
+    assert parameters(name) == pytest.approx(millions * 1e6, rel=0.15)
+    assert step_flops(name) == pytest.approx(gigaflops * 1e9, rel=0.15)
 
 
-def test_small_hierarchical_mmdit_attends_over_141_333_and_1101_joint_tokens():
-    step = registry.get("hierarchical_mmdit").build("small", {"attention": "reference"})
-    logits = set(_attended(jax.make_jaxpr(step.fn)(*step.args).jaxpr))
-    # The text's last block asks nothing any more: 1024 of the image ask all 1101.
-    assert logits == {(141, 141), (333, 333), (1101, 1101), (1024, 1101)}
+@pytest.mark.parametrize(
+    ("name", "lengths"),
+    [
+        # The text's last block asks nothing any more: 1024 of the image ask all 1101.
+        ("hierarchical_mmdit", {(141, 141), (333, 333), (1101, 1101), (1024, 1101)}),
+        ("simple_mmdit", {(333, 333), (256, 333)}),
+        ("simple_dit", {(256, 256)}),
+        ("uvit", {(334, 334)}),
+    ],
+)
+def test_small_models_attend_over_as_many_tokens_as_published(name, lengths, traced):
+    assert set(_attended(traced(name, attention="reference").jaxpr)) == lengths
 
 
 def _attended(jaxpr):
@@ -96,14 +128,18 @@ def _attended(jaxpr):
                 yield from _attended(inner)
 
 
-def test_attention_routes_and_scanning_change_neither_flops_nor_parameters():
-    flops, parameters = _step_flops("causal_transformer"), _parameters("causal_transformer")
-    for options in ({"attention": "reference"}, {"scan_layers": "true"}, {"remat": "dots"}):
-        assert _step_flops("causal_transformer", options) == flops
-        assert _parameters("causal_transformer", options) == parameters
+@pytest.mark.parametrize("name", ["causal_transformer", "simple_udit"])
+def test_attention_routes_and_scanning_change_neither_flops_nor_parameters(
+    name, step_flops, parameters
+):
+    flops, number = step_flops(name, scan_layers="false"), parameters(name, scan_layers="false")
+    for option in ({"attention": "reference"}, {"scan_layers": "true"}, {"remat": "dots"}):
+        chosen = {"scan_layers": "false", **option}
+        assert step_flops(name, **chosen) == flops
+        assert parameters(name, **chosen) == number
 
 
-def test_full_rematerialization_runs_the_layers_products_once_more():
+def test_full_rematerialization_runs_the_layers_products_once_more(step_flops):
     tokens, length = 16 * 512, 512
     products = 3 * (4 * 768 * 768 + 3 * 768 * 3072)
     attention = 3 * 2 * length * 768
@@ -112,19 +148,18 @@ def test_full_rematerialization_runs_the_layers_products_once_more():
     spared = 3 * 768 * 3072
     again = 2 * tokens * (products + attention - spared)
     for scan in ("false", "true"):
-        full = _step_flops("causal_transformer", {"remat": "full", "scan_layers": scan})
-        assert full - _step_flops("causal_transformer") == again
+        full = step_flops("causal_transformer", remat="full", scan_layers=scan)
+        assert full - step_flops("causal_transformer") == again
 
 
-def test_flops_are_proportional_to_the_batch():
-    for name in registry.names():
-        once = _step_flops(name, {"batch": "2"}, "smoke")
-        assert _step_flops(name, {"batch": "6"}, "smoke") == pytest.approx(3 * once, rel=0.02)
+@pytest.mark.parametrize("name", ["causal_transformer", "unet", "simple_dit", "jepa_encoder"])
+def test_flops_are_proportional_to_the_batch(name, step_flops):
+    once = step_flops(name, "smoke", batch="2")
+    assert step_flops(name, "smoke", batch="6") == pytest.approx(3 * once, rel=0.02)
 
 
-def test_in_the_small_transformer_only_the_head_multiplies_float32_by_float32():
-    step = registry.get("causal_transformer").build("small")
-    float32 = _float32_product_flops(jax.make_jaxpr(step.fn)(*step.args).jaxpr)
+def test_in_the_small_transformer_only_the_head_multiplies_float32_by_float32(traced):
+    float32 = _float32_product_flops(traced("causal_transformer").jaxpr)
     assert float32 == 3 * 2 * 16 * 512 * 768 * 50304
 
 

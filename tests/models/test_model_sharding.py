@@ -1,3 +1,4 @@
+import functools
 import math
 import os
 import subprocess
@@ -6,12 +7,19 @@ import sys
 import jax
 import pytest
 from jax.sharding import AbstractMesh, PartitionSpec
+from quick_compile import QUICK
 
 from hloscope.errors import UsageError
 from hloscope.models import registry
 from hloscope.models.sharding import parameter_spec
 
 MESH = AbstractMesh((2, 4), ("data", "fsdp"))
+
+
+@functools.cache
+def _meshed(name):
+    # The batch of the video models is 4, and the mesh has 8 devices.
+    return registry.get(name).build("small", {"batch": "8"}, mesh=MESH)
 
 
 def _specs(tree):
@@ -42,7 +50,7 @@ def test_without_an_fsdp_axis_parameters_are_replicated():
 
 @pytest.mark.parametrize("name", registry.names())
 def test_every_large_leaf_of_the_state_is_split_and_every_small_one_whole(name):
-    step = registry.get(name).build("small", mesh=MESH)
+    step = _meshed(name)
     state = step.args[0]
     for shape, spec in _specs(state):
         large = math.prod(shape) >= 4096 and any(extent % 4 == 0 for extent in shape)
@@ -53,7 +61,7 @@ def test_every_large_leaf_of_the_state_is_split_and_every_small_one_whole(name):
 
 @pytest.mark.parametrize("name", registry.names())
 def test_the_state_comes_out_where_it_went_in(name):
-    step = registry.get(name).build("small", mesh=MESH)
+    step = _meshed(name)
     places = jax.tree.map(lambda leaf: leaf.sharding, step.args[0])
     out_places, metrics_place = step.out_shardings
     assert out_places == places
@@ -62,7 +70,7 @@ def test_the_state_comes_out_where_it_went_in(name):
 
 @pytest.mark.parametrize("name", registry.names())
 def test_the_batch_is_split_over_both_axes_and_the_rest_is_whole(name):
-    step = registry.get(name).build("small", mesh=MESH)
+    step = _meshed(name)
     batch, *others = step.args[1:]
     assert {spec for _, spec in _specs(batch)} == {PartitionSpec(("data", "fsdp"))}
     assert all(spec == PartitionSpec() for _, spec in _specs(others))
@@ -115,9 +123,16 @@ for name, value in expected.items():
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("name", registry.names())
+@pytest.mark.parametrize(
+    "name", ["causal_transformer", "hierarchical_mmdit", "unet", "simple_udit", "jepa_encoder"]
+)
 def test_eight_devices_alias_the_whole_state_and_compute_what_one_does(name):
-    flags = "--xla_force_host_platform_device_count=8 --xla_backend_optimization_level=0"
+    flags = " ".join(
+        (
+            "--xla_force_host_platform_device_count=8",
+            *(f"--{option}={str(value).lower()}" for option, value in QUICK.items()),
+        )
+    )
     subprocess.run(
         [sys.executable, "-W", "error::UserWarning", "-c", SHARDED_RUN, name],
         check=True,

@@ -193,3 +193,14 @@ def test_work_grows_with_the_instructions(make, wanted, session_of):
         calls(session_of(parse_text(make(n)), CHIPS["h100"]), wanted) for n in (100, 400)
     )
     assert large < 4.6 * small
+
+
+def test_a_fusion_without_operands_is_made_from_what_it_holds(session_of):
+    text = """
+    HloModule m
+    f { c = f32[4] constant({1, 2, 3, 4})  ROOT n = f32[4] negate(c) }
+    ENTRY e { g = f32[4] fusion(), kind=kLoop, calls=f  ROOT r = f32[4] negate(g) }
+    """
+    flow = session_of(text).get(ValueFlow)
+    assert not flow.opaque
+    assert sources(session_of, text, "r") == [{"c"}]

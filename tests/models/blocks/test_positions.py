@@ -1,36 +1,15 @@
 import jax
 import jax.numpy as jnp
 import numpy as np
-import pytest
 
-from hloscope.models.blocks import attend, grid_positions, rotate, sinusoidal_embedding
-
-
-def _attend_in_float64(query, key, value, *, causal):
-    query, key, value = (np.asarray(x, np.float64) for x in (query, key, value))
-    out = np.zeros_like(query)
-    for sample in range(query.shape[0]):
-        for head in range(query.shape[2]):
-            q, k, v = (x[sample, :, head] for x in (query, key, value))
-            weights = np.exp(q @ k.T / np.sqrt(q.shape[1]))
-            if causal:
-                weights = np.tril(weights)
-            out[sample, :, head] = weights / weights.sum(1, keepdims=True) @ v
-    return out
-
-
-@pytest.mark.parametrize("route", ["xla", "reference"])
-@pytest.mark.parametrize(("causal", "keys"), [(True, 7), (False, 5)])
-@pytest.mark.parametrize(("dtype", "tolerance"), [("float32", 1e-5), ("bfloat16", 4e-2)])
-def test_both_attention_routes_agree_with_float64(route, causal, keys, dtype, tolerance):
-    parts = jax.random.split(jax.random.key(1), 3)
-    query = jax.random.normal(parts[0], (2, 7, 3, 4), dtype)
-    key = jax.random.normal(parts[1], (2, keys, 3, 4), dtype)
-    value = jax.random.normal(parts[2], (2, keys, 3, 4), dtype)
-    got = attend(query, key, value, causal=causal, route=route)
-    assert got.dtype == dtype
-    expected = _attend_in_float64(query, key, value, causal=causal)
-    np.testing.assert_allclose(np.asarray(got, np.float64), expected, atol=tolerance)
+from hloscope.capture.closed_over import find_closed_over
+from hloscope.models import registry
+from hloscope.models.blocks.positions import (
+    grid_positions,
+    line_positions,
+    rotate,
+    sinusoidal_embedding,
+)
 
 
 def test_rotary_products_depend_on_the_distance_alone():
@@ -78,3 +57,18 @@ def test_both_array_modules_make_the_same_grid_positions():
     assert isinstance(baked, np.ndarray)
     assert computed.dtype == jnp.float32
     np.testing.assert_allclose(computed, baked, atol=1e-5)
+
+
+def test_line_positions_are_sines_and_cosines_of_the_place():
+    table = line_positions(5, 4, np)
+    assert table.dtype == np.float32
+    angles = np.arange(5)[:, None] * np.array([1, 0.01])
+    np.testing.assert_allclose(table, np.hstack((np.sin(angles), np.cos(angles))), atol=1e-6)
+
+
+def test_baked_tables_are_closed_over_by_name_for_the_whole_batch():
+    step = registry.get("hierarchical_mmdit").build("smoke", bad=("baked-table",))
+    traced = jax.jit(step.fn).trace(*step.args)
+    found = find_closed_over(step.fn, traced, traced.lower())
+    tables = {array.names: array.dimensions for array in found.arrays}
+    assert tables == {("baked_tables[0]",): (8, 64, 48), ("baked_tables[1]",): (8, 16, 96)}
