@@ -148,25 +148,35 @@ class _Matching:
     def _merge_lines(self) -> None:
         """Settle groups of which one has just what others of the same pass lack.
 
-        Products of one operand are merged into one, which keeps the line of the first.
+        Products of one operand are merged into one, which keeps the line of the
+        first. What is settled leaves fewer for the rest to be taken for.
         """
-        for key, group in self.groups.items():
-            surplus = group.surplus
-            if surplus <= 0:
-                continue
-            others = [
-                other
-                for place, other in self.groups.items()
-                if other.surplus < 0
-                and (not key.file or place.backward is key.backward)
-                and (not key.file or place.recomputed is key.recomputed)
-            ]
-            alone = next((other for other in others if other.surplus == -surplus), None)
-            if alone is not None:
-                others = [alone]
-            if others and sum(other.surplus for other in others) == -surplus:
-                for other in (group, *others):
+        settled = True
+        while settled:
+            settled = False
+            for key, group in self.groups.items():
+                lacking = self._lacking(key, group) if group.surplus > 0 else []
+                for other in (group, *lacking) if lacking else ():
                     other.settle()
+                    settled = True
+
+    def _lacking(self, key: _Key, group: _Group) -> list[_Group]:
+        """The groups that lack together what one has too many: one, the next to it, or all."""
+        others = {
+            place: other
+            for place, other in self.groups.items()
+            if other.surplus < 0
+            and (not key.file or place.backward is key.backward)
+            and (not key.file or place.recomputed is key.recomputed)
+        }
+        after = sorted((place for place in others if _follows(place, key)), key=lambda p: p.line)
+        near = [others[place] for place in after]
+        runs = [[other] for other in others.values()]
+        runs += [near[: length + 1] for length in range(len(near))]
+        runs.append(list(others.values()))
+        return next(
+            (run for run in runs if run and sum(o.surplus for o in run) == -group.surplus), []
+        )
 
     def parts(self, unknown: set[tuple[str, int]]) -> Iterator[GapPart]:
         """The reasons, with what each accounts for; they sum up to the whole difference.
@@ -267,6 +277,10 @@ class _Matching:
             if again:
                 lines[key.file, key.line] += again // self.devices
         return lines
+
+
+def _follows(place: _Key, key: _Key) -> bool:
+    return place.file == key.file and place.line > key.line
 
 
 def _key(instruction: Instruction) -> _Key:

@@ -280,7 +280,7 @@ MUTANTS = (
         "flops/test_ledger.py",
         edits=[
             ('component in first.split("/")', "True"),
-            ("is_xla_clone(instruction) or is_replay(instruction)", "is_replay(instruction)"),
+            ("return any(name in instruction.computation for name in left)", "return False"),
         ],
     ),
     *_in(
@@ -304,7 +304,7 @@ def _copies(count: int) -> Iterator[list[Path]]:
         for number in range(count):
             package = Path(folder) / str(number) / "hloscope"
             shutil.copytree(ROOT / "hloscope", package, ignore=ignore)
-            for name in ("passes", "models"):
+            for name in ("passes", "models", "kernels"):
                 shutil.copytree(ROOT / name, package / name, ignore=ignore)
             # Checked by their contents, or an edit within one second would not be seen.
             mode = py_compile.PycInvalidationMode.CHECKED_HASH

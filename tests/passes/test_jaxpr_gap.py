@@ -74,6 +74,11 @@ def test_products_of_several_lines_that_were_merged_into_one_need_no_reason(part
     assert parts_of(text, site(1), site(2), site(3)) == {}
 
 
+def test_two_merges_of_several_lines_are_told_apart_by_what_stands_next(parts_of):
+    text = program(dot("qkv", 1, size=3 * N), dot("mlp", 11, size=2 * N))
+    assert parts_of(text, *map(site, (1, 2, 3, 11, 12))) == {}
+
+
 def test_a_product_that_lost_its_source_is_known_by_its_size(parts_of):
     assert parts_of(program(dot("a", 0)), site(backward=True)) == {}
     found = parts_of(program(dot("a", 0, size=2 * N)), site())
