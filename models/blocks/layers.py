@@ -34,16 +34,18 @@ _POLICIES: dict[str, Callable[..., Any] | None] = {
 
 def _policy(remat: str) -> Callable[..., Any] | None:
     kind, _, names = remat.partition(":")
-    policy = _POLICIES.get(kind)
+    policy: Callable[..., Any] | None
     if kind == "names":
         policy = jax.checkpoint_policies.save_only_these_names(*names.split("+"))
-    if kind == "offload":
+    elif kind == "offload":
         policy = jax.checkpoint_policies.save_and_offload_only_these_names(
             names_which_can_be_saved=[],
             names_which_can_be_offloaded=names.split("+"),
             offload_src="device",
             offload_dst="pinned_host",
         )
+    else:
+        policy = _POLICIES[kind]
     return policy
 
 

@@ -22,7 +22,7 @@ def _variants(spec):
     # cuDNN's attention asks for its library while it is traced.
     values = {
         o.name: [value for value in o.choices if o.kinds.get(value) is not ChipKind.GPU]
-        + (["+".join(o.parts)] if o.parts else [])
+        + (["names:attention_out+mlp_up"] if o.listing else [])
         for o in spec.options
     }
     for number in range(max(map(len, values.values()))):
