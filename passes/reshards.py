@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
-from hloscope.ir import Instruction
+from hloscope.ir import Instruction, Shape
 from hloscope.ir.compiler_log import FullRematerialization
 from hloscope.ir.signature import Role
 from hloscope.passes.collectives import CollectiveKind
@@ -113,8 +113,8 @@ def find_reshards(
             Reshard(
                 row,
                 row.named.op_name.split(";")[0].rpartition("/")[2],
-                _shapes(instruction.operands),
-                _after(instruction),
+                _in_words(value.shape for value in instruction.operands),
+                _in_words(_end(instruction).shape.leaves()),
                 warning,
                 sliced,
             )
@@ -214,16 +214,13 @@ def _elements_after(exchange: Instruction) -> set[int]:
     return {*sizes, sum(sizes)} if exchange.opcode.startswith("all-to-all") else set(sizes)
 
 
-def _shapes(values: Sequence[Instruction]) -> str:
-    texts = [f"{value.shape.without_layout()}" for value in values]
-    first, same = next(iter(texts), "?"), len(set(texts)) == 1
-    return first if len(texts) == 1 else f"{len(texts)} x {first}" if same else f"{first}, ..."
-
-
-def _after(exchange: Instruction) -> str:
-    leaves = [f"{leaf.without_layout()}" for leaf in _end(exchange).shape.leaves()]
-    first, same = next(iter(leaves), "?"), len(set(leaves)) == 1
-    return first if len(leaves) == 1 else f"{len(leaves)} x {first}" if same else f"{first}, ..."
+def _in_words(shapes: Iterable[Shape]) -> str:
+    """One shape, several of one, or the first of different ones."""
+    texts = [str(shape.without_layout()) for shape in shapes]
+    first = next(iter(texts), "?")
+    if len(texts) == 1:
+        return first
+    return f"{len(texts)} x {first}" if len(set(texts)) == 1 else f"{first}, ..."
 
 
 def _is_part(permute: Instruction) -> bool:

@@ -195,12 +195,12 @@ def _errors(rows: Sequence[Measured]) -> Table:
         Column("bound", Unit.COUNT),
         Column("within"),
     )
-    keep = range(0 if several else 1, len(columns))
+    first = 0 if several else 1
     return Table(
         "errors",
         "Errors against float64",
-        tuple(columns[n] for n in keep),
-        tuple(tuple(row[n] for n in keep) for row in drawn),
+        columns[first:],
+        tuple(row[first:] for row in drawn),
         "d: gradient by an operand. norm: of the difference, as a share of the oracle's norm; it "
         "may take half of the bound.",
     )
@@ -234,12 +234,12 @@ def _programs(rows: Sequence[Measured], route_of: Callable[[Measured], Route | N
         Column("kernels", Unit.COUNT),
         Column("route"),
     )
-    keep = range(0 if several else 1, len(columns))
+    first = 0 if several else 1
     return Table(
         "programs",
         "What XLA made of them",
-        tuple(columns[n] for n in keep),
-        tuple(tuple(row[n] for n in keep) for row in drawn()),
+        columns[first:],
+        tuple(row[first:] for row in drawn()),
     )
 
 

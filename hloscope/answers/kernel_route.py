@@ -6,7 +6,6 @@ from collections import Counter
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from hloscope.errors import Unavailable
 from hloscope.ir import Instruction
 from hloscope.passes.execution import Execution
 from hloscope.passes.flops.ledger import FlopLedger
@@ -81,7 +80,7 @@ def read_route(session: Session) -> Route:
         parts.append(f"{others} other kernel{'s' if others > 1 else ''}")
     if loops:
         parts.append(f"{loops} loop{'s' if loops > 1 else ''}")
-    if _has_scores(session):
+    if session.get(ScoreArrays).attentions:
         parts.append("scores written to memory")
     exact = low == high
     return Route(
@@ -110,13 +109,6 @@ def _word(launch: Instruction, product: Instruction | None) -> str:
     return "fused product"
 
 
-def _has_scores(session: Session) -> bool:
-    try:
-        return bool(session.get(ScoreArrays).attentions)
-    except Unavailable:
-        return False
-
-
 def memory_of(xla: Mapping[str, int] | None) -> tuple[Quantity, Quantity]:
     """Temporaries and peak of one call, from what XLA says of the executable.
 
@@ -125,8 +117,9 @@ def memory_of(xla: Mapping[str, int] | None) -> tuple[Quantity, Quantity]:
     temporaries; some backends leave theirs out of ``temp_size_in_bytes``.
     """
     if xla is None:
-        return tuple(  # type: ignore[return-value]
-            Quantity(name, None, Unit.BYTES, Basis.UNKNOWN) for name in ("temporaries", "peak")
+        return (
+            Quantity("temporaries", None, Unit.BYTES, Basis.UNKNOWN),
+            Quantity("peak", None, Unit.BYTES, Basis.UNKNOWN),
         )
     held = xla["argument_size_in_bytes"] + xla["output_size_in_bytes"] - xla["alias_size_in_bytes"]
     peak = max(held + xla["temp_size_in_bytes"], xla.get("peak_memory_in_bytes", 0))

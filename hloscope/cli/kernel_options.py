@@ -7,6 +7,8 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from hloscope.cli.options import Install, NoCache, XlaOptions
+
 if TYPE_CHECKING:
     from hloscope.sources import LoadOptions
 
@@ -75,16 +77,7 @@ class CompileOptions:
             help="Chip, such as h100 or v5e; 'hloscope targets' lists them; else cpu.",
         ),
     ] = None
-    xla: Annotated[
-        list[str],
-        typer.Option(
-            "--xla",
-            metavar="K=V",
-            show_default=False,
-            rich_help_panel=_HOW,
-            help="An XLA compiler option; may be repeated.",
-        ),
-    ] = field(default_factory=list)
+    xla: XlaOptions = field(default_factory=list)
     timeout: Annotated[
         float | None,
         typer.Option(
@@ -95,18 +88,8 @@ class CompileOptions:
             help="Give up an implementation after so many seconds.",
         ),
     ] = None
-    install: Annotated[
-        bool,
-        typer.Option(
-            "--install", rich_help_panel=_HOW, help="Install the target's plug-in if it is missing."
-        ),
-    ] = False
-    no_cache: Annotated[
-        bool,
-        typer.Option(
-            "--no-cache", rich_help_panel=_HOW, help="Compile again even if the cache has it."
-        ),
-    ] = False
+    install: Install = False
+    no_cache: NoCache = False
 
     def load_options(self) -> LoadOptions:
         """The options as the API's :func:`hloscope.load` takes them.

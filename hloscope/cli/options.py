@@ -14,9 +14,40 @@ if TYPE_CHECKING:
     from hloscope.api import LoadOptions
     from hloscope.pipeline.config import Configuration
 
-__all__ = ["ConfigOptions", "OutputOptions", "SourceOptions", "spread"]
+__all__ = [
+    "ConfigOptions",
+    "Install",
+    "NoCache",
+    "OutputOptions",
+    "SourceOptions",
+    "XlaOptions",
+    "spread",
+]
 
 _WHAT, _HOW, _DUMP = "What to look at", "How it is compiled", "Dumps of several modules"
+
+XlaOptions = Annotated[
+    list[str],
+    typer.Option(
+        "--xla",
+        metavar="K=V",
+        show_default=False,
+        rich_help_panel=_HOW,
+        help="An XLA compiler option; may be repeated.",
+    ),
+]
+Install = Annotated[
+    bool,
+    typer.Option(
+        "--install", rich_help_panel=_HOW, help="Install the target's plug-in if it is missing."
+    ),
+]
+NoCache = Annotated[
+    bool,
+    typer.Option(
+        "--no-cache", rich_help_panel=_HOW, help="Compile again even if the cache has it."
+    ),
+]
 
 
 @dataclass(frozen=True, slots=True)
@@ -85,16 +116,7 @@ class SourceOptions:
             help="Mesh axes over the target's devices, such as data=2,fsdp=4.",
         ),
     ] = None
-    xla: Annotated[
-        list[str],
-        typer.Option(
-            "--xla",
-            metavar="K=V",
-            show_default=False,
-            rich_help_panel=_HOW,
-            help="An XLA compiler option; may be repeated.",
-        ),
-    ] = field(default_factory=list)
+    xla: XlaOptions = field(default_factory=list)
     timeout: Annotated[
         float | None,
         typer.Option(
@@ -105,18 +127,8 @@ class SourceOptions:
             help="Give up after so many seconds of tracing and compiling.",
         ),
     ] = None
-    install: Annotated[
-        bool,
-        typer.Option(
-            "--install", rich_help_panel=_HOW, help="Install the target's plug-in if it is missing."
-        ),
-    ] = False
-    no_cache: Annotated[
-        bool,
-        typer.Option(
-            "--no-cache", rich_help_panel=_HOW, help="Compile again even if the cache has it."
-        ),
-    ] = False
+    install: Install = False
+    no_cache: NoCache = False
     module: Annotated[
         str | None,
         typer.Option(
