@@ -1,4 +1,9 @@
-"""A decoder-only language model with rotary positions, gated MLPs and a tied head.
+"""A decoder-only language model with rotary positions and gated MLPs.
+
+At ``small`` it has 67.0 M parameters and a tied head, and a step's products take
+3406 GFLOP, as published. ``base`` has the shape of Llama (Touvron et al.,
+arXiv:2302.13971) at 0.3 B: keys and values shared by four heads each (Ainslie et
+al., arXiv:2305.13245) and a head of its own, 336 M parameters and 39.7 TFLOP.
 
 The head's product keeps float32 operands, as many training codes do for the
 loss's sake; everything before it computes in ``dtype``.
@@ -8,36 +13,39 @@ from __future__ import annotations
 
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass, replace
-from typing import Any
 
 import jax
-import jax.numpy as jnp
-import optax
 from flax import nnx
 from jax.ad_checkpoint import checkpoint_name
 
-from hloscope.ir.signature import Role
 from hloscope.models.blocks.attention import Attention
 from hloscope.models.blocks.layers import make_layers, run_layers
 from hloscope.models.blocks.mlp import GatedMlp
+from hloscope.models.next_token import LanguageConfig, next_token_training
 from hloscope.models.sharding import Constrain
-from hloscope.models.training import Learner, State, Training, TrainingConfig, configured
+from hloscope.models.training import Training, configured
 
-__all__ = ["PRESETS", "CausalTransformer", "TransformerConfig", "training"]
+__all__ = [
+    "PRESETS",
+    "CausalTransformer",
+    "TransformerConfig",
+    "causal_attention",
+    "token_embedding",
+    "training",
+]
 
 
 @dataclass(frozen=True, kw_only=True)
-class TransformerConfig(TrainingConfig):
+class TransformerConfig(LanguageConfig):
     """Shapes of the model and of its training batch.
 
     Attributes:
         layers: Number of decoder layers.
         width: Channels of a token.
         heads: Attention heads; ``width / heads`` is even.
+        key_heads: Heads of keys and values, which divide ``heads``; as many where 0.
         hidden: Channels between the products of the gated MLP.
-        words: Number of distinct tokens.
-        vocabulary: Rows of the embedding: ``words`` and padding to a whole tile.
-        tokens: Tokens of a sequence.
+        tied: Whether the embedding is the head, too.
         remat: See ``hloscope.models.blocks.layers``.
         scan_layers: Whether one loop runs over stacked layers.
     """
@@ -45,10 +53,9 @@ class TransformerConfig(TrainingConfig):
     layers: int
     width: int
     heads: int
+    key_heads: int = 0
     hidden: int
-    words: int
-    vocabulary: int
-    tokens: int
+    tied: bool = True
     remat: str = "none"
     scan_layers: bool = False
 
@@ -76,7 +83,46 @@ PRESETS = {
         batch=16,
         learning_rate=3e-4,
     ),
+    "base": TransformerConfig(
+        layers=24,
+        width=1024,
+        heads=16,
+        key_heads=4,
+        hidden=2816,
+        tied=False,
+        words=32000,
+        vocabulary=32000,
+        tokens=2048,
+        batch=8,
+        learning_rate=3e-4,
+    ),
 }
+
+
+def causal_attention(config: TransformerConfig, rngs: nnx.Rngs) -> Attention:
+    """The attention of one of the model's layers: causal, with rotary positions."""
+    return Attention(
+        config.width,
+        config.width,
+        config.heads,
+        key_heads=config.key_heads or config.heads,
+        rotary=True,
+        causal=True,
+        route=config.attention,
+        dtype=config.dtype,
+        rngs=rngs,
+    )
+
+
+def token_embedding(config: TransformerConfig, rngs: nnx.Rngs) -> nnx.Embed:
+    """A row of every token, ``[vocabulary, width]``."""
+    return nnx.Embed(
+        config.vocabulary,
+        config.width,
+        dtype=config.dtype,
+        embedding_init=nnx.initializers.normal(0.02),
+        rngs=rngs,
+    )
 
 
 class DecoderLayer(nnx.Module):
@@ -85,16 +131,7 @@ class DecoderLayer(nnx.Module):
     def __init__(self, config: TransformerConfig, *, rngs: nnx.Rngs) -> None:
         width, dtype = config.width, config.dtype
         self.norm1 = nnx.RMSNorm(width, dtype=dtype, rngs=rngs)
-        self.attention = Attention(
-            width,
-            width,
-            config.heads,
-            rotary=True,
-            causal=True,
-            route=config.attention,
-            dtype=dtype,
-            rngs=rngs,
-        )
+        self.attention = causal_attention(config, rngs)
         self.norm2 = nnx.RMSNorm(width, dtype=dtype, rngs=rngs)
         self.mlp = GatedMlp(width, config.hidden, dtype=dtype, rngs=rngs)
 
@@ -110,17 +147,11 @@ class DecoderLayer(nnx.Module):
 
 
 class CausalTransformer(nnx.Module):
-    """Embedding, decoder layers, and the embedding again as the head."""
+    """Embedding, decoder layers, and the embedding again or another matrix as the head."""
 
     def __init__(self, config: TransformerConfig, *, rngs: nnx.Rngs) -> None:
         self.remat = config.remat
-        self.embed = nnx.Embed(
-            config.vocabulary,
-            config.width,
-            dtype=config.dtype,
-            embedding_init=nnx.initializers.normal(0.02),
-            rngs=rngs,
-        )
+        self.embed = token_embedding(config, rngs)
         self.layers = make_layers(
             lambda rngs: DecoderLayer(config, rngs=rngs),
             config.layers,
@@ -128,31 +159,24 @@ class CausalTransformer(nnx.Module):
             rngs=rngs,
         )
         self.norm = nnx.RMSNorm(config.width, dtype=config.dtype, rngs=rngs)
+        self.head = None if config.tied else token_embedding(config, rngs)
 
-    def __call__(self, tokens: jax.Array, constrain: Constrain) -> jax.Array:
-        """Predict the next token at every place.
-
-        Args:
-            tokens: int32, ``[batch, tokens]``.
-            constrain: Applied to the activations between layers.
-
-        Returns:
-            Logits, float32, ``[batch, tokens, vocabulary]``.
-        """
+    def features(self, tokens: jax.Array, constrain: Constrain) -> tuple[jax.Array, None]:
+        """See ``hloscope.models.next_token.LanguageModel``; the loss adds nothing."""
         with jax.named_scope("embed"):
             hidden = constrain(self.embed(tokens))
         hidden, _ = run_layers(self.layers, hidden, remat=self.remat, constrain=constrain)
         with jax.named_scope("head"):
-            hidden = self.norm(hidden).astype(jnp.float32)
-            return constrain(jnp.einsum("btc,vc->btv", hidden, self.embed.embedding[...]))
+            return self.norm(hidden), None
+
+    def head_matrix(self) -> jax.Array:
+        """The head's float32 ``[vocabulary, width]``."""
+        matrix: jax.Array = (self.head or self.embed).embedding[...]
+        return matrix
 
 
 def training(preset: str, settings: Mapping[str, str], bad: Collection[str] = ()) -> Training:
-    """The language model's training.
-
-    Its step takes ``state``, and ``batch`` with ``tokens`` and ``targets``, the
-    tokens one place on (int32, ``[batch, tokens]`` each). Nothing in it is
-    random.
+    """The language model's training; see ``hloscope.models.next_token``.
 
     Args:
         preset: A key of ``PRESETS``.
@@ -162,38 +186,6 @@ def training(preset: str, settings: Mapping[str, str], bad: Collection[str] = ()
     config = configured(PRESETS[preset], settings, bad)
     if "odd-length" in config.bad:
         config = replace(config, vocabulary=config.words)
-
-    def create(rngs: nnx.Rngs) -> CausalTransformer:
-        return CausalTransformer(config, rngs=rngs)
-
-    learner = Learner(create, config)
-
-    def make_step(constrain: Constrain) -> Any:
-        def causal_transformer_step(
-            state: State, batch: Mapping[str, jax.Array]
-        ) -> tuple[State, dict[str, jax.Array]]:
-            def loss(model: CausalTransformer) -> jax.Array:
-                logits = model(batch["tokens"], constrain)
-                with jax.named_scope("loss"):
-                    losses = optax.softmax_cross_entropy_with_integer_labels(
-                        logits, batch["targets"]
-                    )
-                    return jnp.mean(losses)
-
-            return learner.update(state, loss)
-
-        return causal_transformer_step
-
-    def example(key: jax.Array) -> tuple[Any, ...]:
-        shape = (config.batch, config.tokens + 1)
-        text = jax.random.randint(key, shape, 0, config.words)
-        return ({"tokens": text[:, :-1], "targets": text[:, 1:]},)
-
-    return Training(
-        name=f"causal_transformer ({preset})",
-        make_step=make_step,
-        init=learner.init,
-        example=example,
-        roles=(Role.BATCH,),
-        donates="undonated-state" not in config.bad,
+    return next_token_training(
+        "causal_transformer", preset, config, lambda rngs: CausalTransformer(config, rngs=rngs)
     )

@@ -299,6 +299,18 @@ _STATE_DTYPE = Option(
     "float32",
     ("float32", "bfloat16"),
 )
+_HEAD_CHUNKS = Option(
+    "head_chunks",
+    "parts of a sequence that the vocabulary head and its loss take one after another, the logits "
+    "of each computed again in the backward pass; 1 where not given",
+)
+_EXPERTS = Option(
+    "experts",
+    "ragged: tokens sorted by expert, jax.lax.ragged_dot; dense: every expert on every token; "
+    "capacity: a fixed number of places an expert, by products with one-hot matrices",
+    "ragged",
+    ("ragged", "dense", "capacity"),
+)
 
 _TRAINING = (_DTYPE, _BATCH, _ATTENTION, _OPTIMIZER, _STATE_DTYPE)
 _PRESETS = ("small", "smoke", "base")
@@ -350,12 +362,21 @@ _ARCHS = {
         ),
         ArchSpec(
             name="causal_transformer",
-            description="decoder-only language model with a tied float32 head, next token",
-            presets=("small", "smoke"),
-            options=(*_TRAINING, _REMAT, _SCAN_LAYERS),
+            description="decoder-only language model with a float32 head; Llama-shaped at base",
+            presets=_PRESETS,
+            options=(*_TRAINING, _REMAT, _SCAN_LAYERS, _HEAD_CHUNKS),
             axes=_AXES,
             module="hloscope.models.causal_transformer",
             bad=("odd-length", "undonated-state"),
+        ),
+        ArchSpec(
+            name="moe_transformer",
+            description="the causal_transformer with 8 experts, top 2, in every second layer",
+            presets=_PRESETS,
+            options=(*_TRAINING, _REMAT, _HEAD_CHUNKS, _EXPERTS),
+            axes=(*_AXES, "expert"),
+            module="hloscope.models.moe_transformer",
+            bad=("undonated-state",),
         ),
         ArchSpec(
             name="hierarchical_mmdit",

@@ -1,9 +1,10 @@
-"""Where arrays live on a mesh of the axes ``data`` and ``fsdp``.
+"""Where arrays live on a mesh of the axes ``data``, ``fsdp`` and ``expert``.
 
 Parameters and everything shaped like them (optimizer moments) are split over
-``fsdp``; the batch is split over both axes together. A leaf's place depends on
-its shape alone, so a state that comes out of a step has the place of the one
-that went in, and donation can alias every leaf.
+``fsdp``, and the matrices of experts over ``expert`` besides; the batch is split
+over all axes together. A leaf's place depends on its path and shape alone, so a
+state that comes out of a step has the place of the one that went in, and
+donation can alias every leaf.
 """
 
 from __future__ import annotations
@@ -30,7 +31,10 @@ __all__ = [
     "unconstrained",
 ]
 
-BATCH_AXES = ("data", "fsdp")
+BATCH_AXES = ("data", "fsdp", "expert")
+
+# Under this name a module keeps one matrix an expert: ``[..., experts, in, out]``.
+EXPERTS = "experts"
 
 # 16 KiB of float32. Splitting less saves no memory worth a collective's latency.
 SMALLEST_SPLIT = 4096
@@ -69,18 +73,30 @@ def lay_mesh(
     )
 
 
-def parameter_spec(shape: tuple[int, ...], mesh: Mesh | AbstractMesh) -> PartitionSpec:
+def parameter_spec(
+    shape: tuple[int, ...], mesh: Mesh | AbstractMesh, *, experts: int | None = None
+) -> PartitionSpec:
     """Split the largest dimension that ``fsdp`` divides; leave small leaves whole.
 
     Of equal dimensions the last is split. A leaf with no divisible dimension,
-    or a mesh without ``fsdp``, is replicated.
+    or a mesh without ``fsdp``, is not split over it.
+
+    Args:
+        shape: The leaf's.
+        mesh: Its axes.
+        experts: The dimension that counts experts, which is split over ``expert``
+            where that axis divides it, and over nothing else.
     """
-    size = mesh.shape.get("fsdp", 1)
-    divisible = [axis for axis, extent in enumerate(shape) if extent % size == 0]
-    if size == 1 or math.prod(shape) < SMALLEST_SPLIT or not divisible:
+    size, split = mesh.shape.get("fsdp", 1), mesh.shape.get("expert", 1)
+    places: dict[int, str] = {}
+    if experts is not None and split > 1 and shape[experts] % split == 0:
+        places[experts] = "expert"
+    divisible = [n for n, extent in enumerate(shape) if extent % size == 0 and n not in places]
+    if size > 1 and math.prod(shape) >= SMALLEST_SPLIT and divisible:
+        places[max(divisible, key=lambda axis: (shape[axis], axis))] = "fsdp"
+    if not places:
         return PartitionSpec()
-    split = max(divisible, key=lambda axis: (shape[axis], axis))
-    return PartitionSpec(*("fsdp" if axis == split else None for axis in range(len(shape))))
+    return PartitionSpec(*(places.get(axis) for axis in range(len(shape))))
 
 
 def batch_spec(mesh: Mesh | AbstractMesh) -> PartitionSpec:
@@ -90,10 +106,13 @@ def batch_spec(mesh: Mesh | AbstractMesh) -> PartitionSpec:
 
 def place_state(state: Any, mesh: Mesh | AbstractMesh) -> Any:
     """A tree like ``state`` of the sharding of each leaf."""
-    return jax.tree.map(
-        lambda leaf: NamedSharding(mesh, parameter_spec(leaf.shape, mesh)),
-        state,
-    )
+
+    def place(path: tuple[Any, ...], leaf: Any) -> NamedSharding:
+        held = any(getattr(key, "key", None) == EXPERTS for key in path) and len(leaf.shape) > 2
+        experts = len(leaf.shape) - 3 if held else None
+        return NamedSharding(mesh, parameter_spec(leaf.shape, mesh, experts=experts))
+
+    return jax.tree_util.tree_map_with_path(place, state)
 
 
 def place_batch(batch: Any, mesh: Mesh | AbstractMesh) -> Any:

@@ -54,6 +54,7 @@ State = dict[str, Any]
 _READ: Mapping[str, Callable[[str], Any]] = {
     "batch": int,
     "dtype": jnp.dtype,
+    "head_chunks": int,
     "state_dtype": jnp.dtype,
     "scan_layers": lambda value: value == "true",
 }

@@ -88,9 +88,7 @@ def test_products_agree_between_chips_within_two_percent(capture_arch, arch):
 def test_the_float32_head_is_found_at_its_line(capture_arch, target):
     report = hloscope.audit(ArtifactSubject(capture_arch("causal_transformer", target)))
     found = [f for f in report.findings if f.code == "HS401" and "head" in (f.site.op_name or "")]
-    assert [(f.site.file, bool(f.site.line)) for f in found] == [
-        ("models/causal_transformer.py", True)
-    ]
+    assert [(f.site.file, bool(f.site.line)) for f in found] == [("models/next_token.py", True)]
 
 
 def test_fsdp_over_four_chips_still_aliases_every_leaf(capture_arch):

@@ -35,7 +35,8 @@ def attend(
 
     Args:
         query: ``[batch, queries, heads, width]``.
-        key: ``[batch, keys, heads, width]``.
+        key: ``[batch, keys, key heads, width]``, whose heads divide the query's: each
+            is for as many heads of the query, one after another.
         value: As ``key``.
         causal: Whether query i sees keys up to i only.
         route: ``xla`` leaves it to ``jax.nn``; ``reference`` writes out the two
@@ -64,6 +65,7 @@ def attend(
 
 
 def _written_out(query: jax.Array, key: jax.Array, value: jax.Array, *, causal: bool) -> jax.Array:
+    key, value = (_for_each_head(part, query.shape[2]) for part in (key, value))
     logits = jnp.einsum("bqhd,bkhd->bhqk", query, key).astype(jnp.float32)
     logits *= query.shape[-1] ** -0.5
     if causal:
@@ -73,9 +75,15 @@ def _written_out(query: jax.Array, key: jax.Array, value: jax.Array, *, causal: 
     return jnp.einsum("bhqk,bkhd->bqhd", weights, value)
 
 
+def _for_each_head(part: jax.Array, heads: int) -> jax.Array:
+    each = heads // part.shape[2]
+    return part if each == 1 else jnp.repeat(part, each, axis=2)
+
+
 def _flash(query: jax.Array, key: jax.Array, value: jax.Array, *, causal: bool) -> jax.Array:
     from jax.experimental.pallas.ops.tpu.flash_attention import SegmentIds, flash_attention
 
+    key, value = (_for_each_head(part, query.shape[2]) for part in (key, value))
     batch, queries, _, width = query.shape
     keys = key.shape[1]
     missing = -queries % _FLASH_BLOCK, -keys % _FLASH_BLOCK
@@ -106,6 +114,8 @@ class Attention(nnx.Module):
         width: Channels of the tokens, in and out.
         context_width: Channels of what keys and values are made from.
         heads: Divides ``width``.
+        key_heads: Heads of keys and values, which divide ``heads``; as many where ``None``
+            (grouped-query attention, Ainslie et al., arXiv:2305.13245).
         rotary: Whether queries and keys carry rotary positions.
         causal: Whether a token sees only itself and earlier ones.
         route: See ``attend``.
@@ -119,6 +129,7 @@ class Attention(nnx.Module):
         context_width: int,
         heads: int,
         *,
+        key_heads: int | None = None,
         rotary: bool = False,
         causal: bool = False,
         route: AttentionRoute,
@@ -126,12 +137,14 @@ class Attention(nnx.Module):
         rngs: nnx.Rngs,
     ) -> None:
         self.heads = heads
+        self.key_heads = key_heads or heads
         self.rotary = rotary
         self.causal = causal
         self.route: AttentionRoute = route
+        key_width = width // heads * self.key_heads
         self.query = nnx.Linear(width, width, use_bias=False, dtype=dtype, rngs=rngs)
-        self.key = nnx.Linear(context_width, width, use_bias=False, dtype=dtype, rngs=rngs)
-        self.value = nnx.Linear(context_width, width, use_bias=False, dtype=dtype, rngs=rngs)
+        self.key = nnx.Linear(context_width, key_width, use_bias=False, dtype=dtype, rngs=rngs)
+        self.value = nnx.Linear(context_width, key_width, use_bias=False, dtype=dtype, rngs=rngs)
         self.out = nnx.Linear(width, width, use_bias=False, dtype=dtype, rngs=rngs)
 
     def __call__(self, tokens: jax.Array, context: jax.Array | None = None) -> jax.Array:
@@ -140,14 +153,15 @@ class Attention(nnx.Module):
         Without a context they attend to themselves.
         """
         context = tokens if context is None else context
-        query = self._split(self.query(tokens))
-        key = self._split(self.key(context))
-        value = self._split(self.value(context))
+        query = self._split(self.query(tokens), self.heads)
+        key = self._split(self.key(context), self.key_heads)
+        value = self._split(self.value(context), self.key_heads)
         if self.rotary:
             query, key = rotate(query), rotate(key)
         attended = attend(query, key, value, causal=self.causal, route=self.route)
         mixed: jax.Array = self.out(attended.reshape(tokens.shape))
         return mixed
 
-    def _split(self, features: jax.Array) -> jax.Array:
-        return features.reshape(*features.shape[:2], self.heads, -1)
+    @staticmethod
+    def _split(features: jax.Array, heads: int) -> jax.Array:
+        return features.reshape(*features.shape[:2], heads, -1)

@@ -80,6 +80,31 @@ def test_small_causal_transformer_is_as_large_as_published(step_flops):
     assert step_flops("causal_transformer") == pytest.approx(3406e9, rel=0.001)
 
 
+def test_the_base_causal_transformer_shares_keys_and_has_a_head_of_its_own(built):
+    leaves = jax.tree.leaves(built("causal_transformer", "base").args[0]["params"])
+    # Four heads of sixteen have keys and values.
+    layer = 2 * 1024 * 1024 + 2 * 1024 * 256 + 3 * 1024 * 2816 + 2 * 1024
+    expected = 24 * layer + 2 * 32000 * 1024 + 1024
+    assert sum(math.prod(leaf.shape) for leaf in leaves) == expected
+    assert expected == pytest.approx(0.3e9, rel=0.15)
+
+
+def test_the_small_moe_transformer_has_seven_experts_more_and_a_router(parameters):
+    more = 7 * 3 * 768 * 3072 + 768 * 8
+    assert parameters("moe_transformer") == parameters("causal_transformer") + more
+
+
+@pytest.mark.parametrize(("experts", "run"), [("ragged", 2), ("dense", 8)])
+def test_a_token_pays_for_the_experts_that_it_runs(experts, run, step_flops):
+    # Beside the one MLP of the dense layer; and the router, forward and backward. The
+    # weighing of what experts put out is a product, too, of a few thousandths.
+    tokens = 16 * 512
+    more = 3 * 2 * tokens * ((run - 1) * 3 * 768 * 3072 + 768 * 8)
+    weighing = 3 * 2 * tokens * run * 768
+    found = step_flops("moe_transformer", experts=experts) - step_flops("causal_transformer")
+    assert more + weighing / 3 <= found <= more + 2 * weighing
+
+
 # Million parameters and GFLOP of a step, as published for these shapes.
 PUBLISHED = {
     "unet": (10, 646),
@@ -152,7 +177,9 @@ def test_full_rematerialization_runs_the_layers_products_once_more(step_flops):
         assert full - step_flops("causal_transformer") == again
 
 
-@pytest.mark.parametrize("name", ["causal_transformer", "unet", "simple_dit", "jepa_encoder"])
+@pytest.mark.parametrize(
+    "name", ["causal_transformer", "moe_transformer", "unet", "simple_dit", "jepa_encoder"]
+)
 def test_flops_are_proportional_to_the_batch(name, step_flops):
     once = step_flops(name, "smoke", batch="2")
     assert step_flops(name, "smoke", batch="6") == pytest.approx(3 * once, rel=0.02)

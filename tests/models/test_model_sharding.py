@@ -48,6 +48,31 @@ def test_without_an_fsdp_axis_parameters_are_replicated():
     assert parameter_spec((768, 768), AbstractMesh((8,), ("data",))) == PartitionSpec()
 
 
+def test_experts_are_split_over_their_own_axis_and_fsdp_splits_another():
+    mesh = AbstractMesh((2, 4), ("fsdp", "expert"))
+    state = registry.get("moe_transformer").build("smoke", mesh=mesh).args[0]
+    for tree in (state["params"], state["opt_state"][0].mu):
+        dense, routed = tree["layers"][0], tree["layers"][1]
+        specs = {
+            "gate": routed["experts"]["gate"],
+            "down": routed["experts"]["down"],
+            "router": routed["experts"]["router"],
+            "dense": dense["mlp"]["gate"],
+        }
+        assert {name: part["kernel"].sharding.spec for name, part in specs.items()} == {
+            "gate": PartitionSpec("expert", None, "fsdp"),
+            "down": PartitionSpec("expert", "fsdp", None),
+            "router": PartitionSpec(),
+            "dense": PartitionSpec(None, "fsdp"),
+        }
+
+
+def test_experts_that_the_axis_does_not_divide_are_whole_on_each_device():
+    mesh = AbstractMesh((3,), ("expert",))
+    assert parameter_spec((8, 64, 256), mesh, experts=0) == PartitionSpec()
+    assert parameter_spec((9, 64, 256), mesh, experts=0) == PartitionSpec("expert", None, None)
+
+
 @pytest.mark.parametrize("name", registry.names())
 def test_every_large_leaf_of_the_state_is_split_and_every_small_one_whole(name):
     step = _meshed(name)
@@ -107,7 +132,7 @@ inputs = training.example(jax.random.key(1))
 whole = training.build()
 _, expected = jax.jit(whole.fn)(state, *inputs)
 
-step = spec.build("smoke", {"dtype": "float32"}, {"data": 2, "fsdp": 4}, jax.devices())
+step = spec.build("smoke", {"dtype": "float32"}, {"data": 2, sys.argv[2]: 4}, jax.devices())
 places = jax.tree.map(lambda leaf: leaf.sharding, step.args)
 jitted = jax.jit(step.fn, donate_argnums=step.donate, out_shardings=step.out_shardings)
 compiled = jitted.lower(*step.args).compile()
@@ -124,9 +149,17 @@ for name, value in expected.items():
 
 @pytest.mark.slow
 @pytest.mark.parametrize(
-    "name", ["causal_transformer", "hierarchical_mmdit", "unet", "simple_udit", "jepa_encoder"]
+    ("name", "axis"),
+    [
+        ("causal_transformer", "fsdp"),
+        ("moe_transformer", "expert"),
+        ("hierarchical_mmdit", "fsdp"),
+        ("unet", "fsdp"),
+        ("simple_udit", "fsdp"),
+        ("jepa_encoder", "fsdp"),
+    ],
 )
-def test_eight_devices_alias_the_whole_state_and_compute_what_one_does(name):
+def test_eight_devices_alias_the_whole_state_and_compute_what_one_does(name, axis):
     flags = " ".join(
         (
             "--xla_force_host_platform_device_count=8",
@@ -134,7 +167,7 @@ def test_eight_devices_alias_the_whole_state_and_compute_what_one_does(name):
         )
     )
     subprocess.run(
-        [sys.executable, "-W", "error::UserWarning", "-c", SHARDED_RUN, name],
+        [sys.executable, "-W", "error::UserWarning", "-c", SHARDED_RUN, name, axis],
         check=True,
         env={**os.environ, "JAX_PLATFORMS": "cpu", "XLA_FLAGS": flags},
     )

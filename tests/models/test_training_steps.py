@@ -22,7 +22,7 @@ def _variants(spec):
     # cuDNN's attention asks for its library while it is traced.
     values = {
         o.name: [value for value in o.choices if o.kinds.get(value) is not ChipKind.GPU]
-        + (["names:attention_out+mlp_up"] if o.listing else [])
+        + [f"{word}:attention_out+mlp_up" for word in o.listing]
         for o in spec.options
     }
     for number in range(max(map(len, values.values()))):
@@ -36,7 +36,8 @@ VARIANTS = [
 ]
 
 JEPA = ("jepa_encoder", "jepa_video_encoder")
-DIFFUSION = tuple(n for n in registry.names() if n not in ("causal_transformer", *JEPA))
+LANGUAGE = ("causal_transformer", "moe_transformer")
+DIFFUSION = tuple(n for n in registry.names() if n not in (*LANGUAGE, *JEPA))
 
 
 @functools.cache
@@ -73,8 +74,9 @@ def _losses(name, steps, **options):
     return losses
 
 
-def test_the_language_model_starts_at_a_uniform_guess_and_learns_its_batch():
-    losses = _losses("causal_transformer", 30)
+@pytest.mark.parametrize("name", LANGUAGE)
+def test_a_language_model_starts_at_a_uniform_guess_and_learns_its_batch(name):
+    losses = _losses(name, 30)
     # Logits near zero: the loss is the log of the vocabulary.
     assert losses[0] == pytest.approx(math.log(256), abs=0.1)
     assert losses[-1] < 0.5 * losses[0]
@@ -157,6 +159,8 @@ def test_parameters_and_moments_are_float32_whatever_the_compute_type(name, buil
         ("causal_transformer", "['params']['layers'][2]['mlp']['gate']['kernel']"),
         ("causal_transformer", "['opt_state'][0].nu['embed']['embedding']"),
         ("causal_transformer", "['step']"),
+        ("moe_transformer", "['params']['layers'][0]['mlp']['gate']['kernel']"),
+        ("moe_transformer", "['params']['layers'][1]['experts']['gate']['kernel']"),
         ("hierarchical_mmdit", "['params']['down'][0][1]['text']['mlp']['gate']['kernel']"),
         ("hierarchical_mmdit", "['params']['merge'][1]['image']['kernel']"),
         ("hierarchical_mmdit", "['opt_state'][0].mu['middle'][0]['image']['out']['kernel']"),
@@ -180,11 +184,12 @@ def test_each_argument_has_its_role_and_the_state_is_donated(built):
     diffusion_steps = [built(name) for name in DIFFUSION]
     for step in diffusion_steps:
         assert step.roles == {0: Role.STATE, 1: Role.BATCH, 2: Role.RNG, 3: Role.FROZEN}
-    transformer_step = built("causal_transformer")
+    language_steps = [built(name) for name in LANGUAGE]
     for step in map(built, JEPA):
         assert step.roles == {0: Role.STATE, 1: Role.BATCH, 2: Role.RNG}
-    assert transformer_step.roles == {0: Role.STATE, 1: Role.BATCH}
-    for step in (*diffusion_steps, transformer_step):
+    for step in language_steps:
+        assert step.roles == {0: Role.STATE, 1: Role.BATCH}
+    for step in (*diffusion_steps, *language_steps):
         assert step.donate == (0,)
         assert len(step.args) == len(step.roles)
 
@@ -244,6 +249,7 @@ assert grown < 100e6, grown
         {"remat": "dots"},
         {"remat": "names:attention_out+mlp_up"},
         {"attention": "reference"},
+        {"head_chunks": "4"},
     ],
 )
 def test_rematerialization_and_attention_routes_change_no_number(option):

@@ -9,9 +9,11 @@ from hloscope.models.blocks.attention import attend
 def _attend_in_float64(query, key, value, *, causal):
     query, key, value = (np.asarray(x, np.float64) for x in (query, key, value))
     out = np.zeros_like(query)
+    shared = query.shape[2] // key.shape[2]
     for sample in range(query.shape[0]):
         for head in range(query.shape[2]):
-            q, k, v = (x[sample, :, head] for x in (query, key, value))
+            q = query[sample, :, head]
+            k, v = (x[sample, :, head // shared] for x in (key, value))
             weights = np.exp(q @ k.T / np.sqrt(q.shape[1]))
             if causal:
                 weights = np.tril(weights)
@@ -31,6 +33,18 @@ def test_both_attention_routes_agree_with_float64(route, causal, keys, dtype, to
     assert got.dtype == dtype
     expected = _attend_in_float64(query, key, value, causal=causal)
     np.testing.assert_allclose(np.asarray(got, np.float64), expected, atol=tolerance)
+
+
+@pytest.mark.parametrize("route", ["xla", "reference", "flash"])
+def test_heads_may_share_keys_and_values(route):
+    parts = jax.random.split(jax.random.key(3), 3)
+    query = jax.random.normal(parts[0], (2, 9, 6, 4))
+    key = jax.random.normal(parts[1], (2, 9, 2, 4))
+    value = jax.random.normal(parts[2], (2, 9, 2, 4))
+    with pltpu.force_tpu_interpret_mode():
+        got = attend(query, key, value, causal=True, route=route)
+    expected = _attend_in_float64(query, key, value, causal=True)
+    np.testing.assert_allclose(np.asarray(got, np.float64), expected, atol=1e-5)
 
 
 @pytest.mark.parametrize(("causal", "keys"), [(True, 130), (False, 77), (False, 130)])
