@@ -8,6 +8,7 @@ import jax
 import jax.numpy as jnp
 
 from hloscope.kernels.case import Case
+from hloscope.models.blocks.state_space_duality import state_space_duality
 
 __all__ = ["implement"]
 
@@ -42,39 +43,6 @@ def _sequential(case: Case, arrays: Arrays) -> jax.Array:
 
 
 def _chunked(case: Case, arrays: Arrays) -> jax.Array:
-    """Dao and Gu's block decomposition (arXiv:2405.21060, section 6).
-
-    With ``l`` the running sum of log decays in a chunk, token i takes
-    ``exp(l_i - l_j) (q_i k_j) v_j`` from the tokens j of its chunk and
-    ``exp(l_i) q_i state`` from the chunks before.
-    """
-    size = max(case.whole("chunk"), 1)
-    pieces = {
-        name: array.reshape(case["b"], -1, size, *array.shape[2:]) for name, array in arrays.items()
-    }
-    value, key, query = pieces["value"], pieces["key"], pieces["query"]
-    decay = jnp.cumsum(pieces["decay"], axis=2)
-    gaps = decay[:, :, :, None] - decay[:, :, None]
-    earlier = jnp.tril(jnp.ones((size, size), bool))[..., None]
-    # Masked before the exponential: above the diagonal it may overflow, which
-    # would make the gradient of what is thrown away no number.
-    shrink = jnp.exp(jnp.where(earlier, gaps, -jnp.inf))
-    scores = jnp.einsum("bcin,bcjn->bcij", query, key, preferred_element_type=jnp.float32)
-    weights = (scores[..., None] * shrink).astype(value.dtype)
-    inside = jnp.einsum("bcijh,bcjhd->bcihd", weights, value, preferred_element_type=jnp.float32)
-    to_end = jnp.exp(decay[:, :, -1:] - decay)
-    aged = (value * to_end[..., None]).astype(value.dtype)
-    added = jnp.einsum("bcjn,bcjhd->bchnd", key, aged, preferred_element_type=jnp.float32)
-
-    def chunk(state: jax.Array, inputs: tuple[jax.Array, jax.Array]) -> tuple[jax.Array, jax.Array]:
-        own, shrunk = inputs
-        return state * shrunk[..., None, None] + own, state
-
-    start = jnp.zeros(added.shape[:1] + added.shape[2:], jnp.float32)
-    through = (jnp.moveaxis(added, 1, 0), jnp.moveaxis(jnp.exp(decay[:, :, -1]), 1, 0))
-    _, before = jax.lax.scan(chunk, start, through)
-    carried = jnp.einsum(
-        "bcin,cbhnd->bcihd", query, before.astype(value.dtype), preferred_element_type=jnp.float32
-    )
-    output = inside + carried * jnp.exp(decay)[..., None]
-    return output.reshape(arrays["value"].shape).astype(value.dtype)
+    chunk = max(case.whole("chunk"), 1)
+    operands = (arrays[name] for name in ("query", "key", "value", "decay"))
+    return state_space_duality(*operands, chunk=chunk)

@@ -19,18 +19,15 @@ from flax import nnx
 from jax.ad_checkpoint import checkpoint_name
 
 from hloscope.models.blocks.attention import Attention
-from hloscope.models.blocks.layers import make_layers, run_layers
 from hloscope.models.blocks.mlp import GatedMlp
-from hloscope.models.next_token import LanguageConfig, next_token_training
-from hloscope.models.sharding import Constrain
+from hloscope.models.next_token import LanguageConfig, equal_layers, next_token_training
 from hloscope.models.training import Training, configured
 
 __all__ = [
     "PRESETS",
-    "CausalTransformer",
+    "DecoderLayer",
     "TransformerConfig",
     "causal_attention",
-    "token_embedding",
     "training",
 ]
 
@@ -40,24 +37,15 @@ class TransformerConfig(LanguageConfig):
     """Shapes of the model and of its training batch.
 
     Attributes:
-        layers: Number of decoder layers.
-        width: Channels of a token.
         heads: Attention heads; ``width / heads`` is even.
         key_heads: Heads of keys and values, which divide ``heads``; as many where 0.
         hidden: Channels between the products of the gated MLP.
-        tied: Whether the embedding is the head, too.
-        remat: See ``hloscope.models.blocks.layers``.
-        scan_layers: Whether one loop runs over stacked layers.
     """
 
-    layers: int
-    width: int
     heads: int
     key_heads: int = 0
     hidden: int
-    tied: bool = True
-    remat: str = "none"
-    scan_layers: bool = False
+    wide_head: bool = True
 
 
 PRESETS = {
@@ -114,17 +102,6 @@ def causal_attention(config: TransformerConfig, rngs: nnx.Rngs) -> Attention:
     )
 
 
-def token_embedding(config: TransformerConfig, rngs: nnx.Rngs) -> nnx.Embed:
-    """A row of every token, ``[vocabulary, width]``."""
-    return nnx.Embed(
-        config.vocabulary,
-        config.width,
-        dtype=config.dtype,
-        embedding_init=nnx.initializers.normal(0.02),
-        rngs=rngs,
-    )
-
-
 class DecoderLayer(nnx.Module):
     """Causal attention and a gated MLP, each around a shortcut behind an RMSNorm."""
 
@@ -146,35 +123,6 @@ class DecoderLayer(nnx.Module):
             return tokens + kept
 
 
-class CausalTransformer(nnx.Module):
-    """Embedding, decoder layers, and the embedding again or another matrix as the head."""
-
-    def __init__(self, config: TransformerConfig, *, rngs: nnx.Rngs) -> None:
-        self.remat = config.remat
-        self.embed = token_embedding(config, rngs)
-        self.layers = make_layers(
-            lambda rngs: DecoderLayer(config, rngs=rngs),
-            config.layers,
-            scan=config.scan_layers,
-            rngs=rngs,
-        )
-        self.norm = nnx.RMSNorm(config.width, dtype=config.dtype, rngs=rngs)
-        self.head = None if config.tied else token_embedding(config, rngs)
-
-    def features(self, tokens: jax.Array, constrain: Constrain) -> tuple[jax.Array, None]:
-        """See ``hloscope.models.next_token.LanguageModel``; the loss adds nothing."""
-        with jax.named_scope("embed"):
-            hidden = constrain(self.embed(tokens))
-        hidden, _ = run_layers(self.layers, hidden, remat=self.remat, constrain=constrain)
-        with jax.named_scope("head"):
-            return self.norm(hidden), None
-
-    def head_matrix(self) -> jax.Array:
-        """The head's float32 ``[vocabulary, width]``."""
-        matrix: jax.Array = (self.head or self.embed).embedding[...]
-        return matrix
-
-
 def training(preset: str, settings: Mapping[str, str], bad: Collection[str] = ()) -> Training:
     """The language model's training; see ``hloscope.models.next_token``.
 
@@ -186,6 +134,5 @@ def training(preset: str, settings: Mapping[str, str], bad: Collection[str] = ()
     config = configured(PRESETS[preset], settings, bad)
     if "odd-length" in config.bad:
         config = replace(config, vocabulary=config.words)
-    return next_token_training(
-        "causal_transformer", preset, config, lambda rngs: CausalTransformer(config, rngs=rngs)
-    )
+    create = equal_layers(config, lambda rngs: DecoderLayer(config, rngs=rngs))
+    return next_token_training("causal_transformer", preset, config, create)

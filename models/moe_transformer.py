@@ -23,12 +23,8 @@ from hloscope.models import causal_transformer
 from hloscope.models.blocks.experts import ExpertRoute, Experts
 from hloscope.models.blocks.layers import run_layers
 from hloscope.models.blocks.mlp import GatedMlp
-from hloscope.models.causal_transformer import (
-    TransformerConfig,
-    causal_attention,
-    token_embedding,
-)
-from hloscope.models.next_token import next_token_training
+from hloscope.models.causal_transformer import TransformerConfig, causal_attention
+from hloscope.models.next_token import LanguageModel, next_token_training
 from hloscope.models.sharding import Constrain
 from hloscope.models.training import Training, configured
 
@@ -99,34 +95,23 @@ class MoeLayer(nnx.Module):
             return tokens + checkpoint_name(self.mlp(self.norm2(tokens)), "mlp_out"), load
 
 
-class MoeTransformer(nnx.Module):
-    """Embedding, decoder layers, and the embedding again or another matrix as the head."""
+class MoeTransformer(LanguageModel):
+    """A language model whose every second layer has experts."""
 
     def __init__(self, config: MoeConfig, *, rngs: nnx.Rngs) -> None:
-        self.remat = config.remat
-        self.embed = token_embedding(config, rngs)
-        self.layers = nnx.List(
+        layers = nnx.List(
             MoeLayer(config, routed=(index + 1) % config.every == 0, rngs=rngs)
             for index in range(config.layers)
         )
-        self.norm = nnx.RMSNorm(config.width, dtype=config.dtype, rngs=rngs)
-        self.head = None if config.tied else token_embedding(config, rngs)
+        super().__init__(config, layers, rngs=rngs)
 
-    def features(self, tokens: jax.Array, constrain: Constrain) -> tuple[jax.Array, jax.Array]:
-        """See ``hloscope.models.next_token.LanguageModel``; the loss adds the experts' load."""
-        with jax.named_scope("embed"):
-            hidden = constrain(self.embed(tokens))
-        load = jnp.zeros(tokens.shape[0], jnp.float32)
+    def mix(self, hidden: jax.Array, constrain: Constrain) -> tuple[jax.Array, jax.Array]:
+        """Run the layers; the loss adds the experts' load."""
+        load = jnp.zeros(hidden.shape[0], jnp.float32)
         (hidden, load), _ = run_layers(
             self.layers, (hidden, load), remat=self.remat, constrain=constrain
         )
-        with jax.named_scope("head"):
-            return self.norm(hidden), _LOAD_SHARE * jnp.mean(load)
-
-    def head_matrix(self) -> jax.Array:
-        """The head's float32 ``[vocabulary, width]``."""
-        matrix: jax.Array = (self.head or self.embed).embedding[...]
-        return matrix
+        return hidden, _LOAD_SHARE * jnp.mean(load)
 
 
 def training(preset: str, settings: Mapping[str, str], bad: Collection[str] = ()) -> Training:

@@ -1,50 +1,89 @@
-"""Next-token prediction: what every language model's training step is, whatever mixes its tokens.
+"""Next-token prediction: what every language model and its step are, whatever mixes the tokens.
 
-The vocabulary head's product keeps float32 operands, as many training codes do
-for the loss's sake. Its logits are the largest array of such a step. With
-``head_chunks`` the head and the loss run over parts of each sequence, one after
-another, and the backward pass computes a part's logits again, so that those of
-one part live at a time.
+The logits are the largest array of such a step. With ``head_chunks`` the head and
+the loss run over parts of each sequence, one after another, and the backward pass
+computes a part's logits again, so that those of one part live at a time.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, Protocol
+from typing import Any
 
 import jax
 import jax.numpy as jnp
 import optax
 from flax import nnx
+from jax.typing import DTypeLike
 
 from hloscope.errors import UsageError
 from hloscope.ir.signature import Role
+from hloscope.models.blocks.layers import make_layers, run_layers
 from hloscope.models.sharding import Constrain
 from hloscope.models.training import Learner, State, Training, TrainingConfig
 
-__all__ = ["LanguageConfig", "LanguageModel", "next_token_loss", "next_token_training"]
+__all__ = [
+    "LanguageConfig",
+    "LanguageModel",
+    "equal_layers",
+    "next_token_loss",
+    "next_token_training",
+]
 
 
 @dataclass(frozen=True, kw_only=True)
 class LanguageConfig(TrainingConfig):
-    """What every language model's configuration holds beside its own shapes.
+    """What every language model's configuration holds beside what its layers need.
 
     Attributes:
+        layers: Number of layers.
+        width: Channels of a token.
         words: Number of distinct tokens.
         vocabulary: Rows of the embedding: ``words`` and padding to a whole tile.
         tokens: Tokens of a sequence.
+        tied: Whether the embedding is the head, too.
+        wide_head: Whether the head multiplies in float32, as many training codes
+            do for the loss's sake, and not in ``dtype``.
         head_chunks: Parts of a sequence that the head takes one after another.
+        remat: See ``hloscope.models.blocks.layers``.
+        scan_layers: Whether one loop runs over stacked layers.
     """
 
+    layers: int
+    width: int
     words: int
     vocabulary: int
     tokens: int
+    tied: bool = True
+    wide_head: bool = False
     head_chunks: int = 1
+    remat: str = "none"
+    scan_layers: bool = False
 
 
-class LanguageModel(Protocol):
-    """What a model gives to be trained on the next token."""
+class LanguageModel(nnx.Module):
+    """Embedding, layers, and the embedding again or another matrix as the head.
+
+    Args:
+        config: Shapes.
+        layers: From ``[batch, tokens, width]`` to the same shape; as
+            ``hloscope.models.blocks.layers.make_layers`` gives them.
+        rngs: Source of the initial parameters.
+    """
+
+    def __init__(
+        self,
+        config: LanguageConfig,
+        layers: nnx.Module | Sequence[nnx.Module],
+        *,
+        rngs: nnx.Rngs,
+    ) -> None:
+        self.remat = config.remat
+        self.embed = _token_embedding(config, rngs)
+        self.layers = layers
+        self.norm = nnx.RMSNorm(config.width, dtype=config.dtype, rngs=rngs)
+        self.head = None if config.tied else _token_embedding(config, rngs)
 
     def features(
         self, tokens: jax.Array, constrain: Constrain
@@ -58,9 +97,49 @@ class LanguageModel(Protocol):
         Returns:
             ``[batch, tokens, width]``, and a float32 scalar, or ``None``.
         """
+        with jax.named_scope("embed"):
+            hidden = constrain(self.embed(tokens))
+        hidden, added = self.mix(hidden, constrain)
+        with jax.named_scope("head"):
+            return self.norm(hidden), added
+
+    def mix(self, hidden: jax.Array, constrain: Constrain) -> tuple[jax.Array, jax.Array | None]:
+        """Run the layers; the loss adds nothing."""
+        hidden, _ = run_layers(self.layers, hidden, remat=self.remat, constrain=constrain)
+        return hidden, None
 
     def head_matrix(self) -> jax.Array:
         """The head's float32 ``[vocabulary, width]``."""
+        matrix: jax.Array = (self.head or self.embed).embedding[...]
+        return matrix
+
+
+def _token_embedding(config: LanguageConfig, rngs: nnx.Rngs) -> nnx.Embed:
+    """A row of every token, ``[vocabulary, width]``."""
+    return nnx.Embed(
+        config.vocabulary,
+        config.width,
+        dtype=config.dtype,
+        embedding_init=nnx.initializers.normal(0.02),
+        rngs=rngs,
+    )
+
+
+def equal_layers(
+    config: LanguageConfig, create: Callable[[nnx.Rngs], nnx.Module]
+) -> Callable[[nnx.Rngs], LanguageModel]:
+    """The constructor of a model whose layers are all alike.
+
+    Args:
+        config: The model's.
+        create: Makes one layer, from ``[batch, tokens, width]`` to the same shape.
+    """
+
+    def model(rngs: nnx.Rngs) -> LanguageModel:
+        layers = make_layers(create, config.layers, scan=config.scan_layers, rngs=rngs)
+        return LanguageModel(config, layers, rngs=rngs)
+
+    return model
 
 
 def next_token_loss(
@@ -68,6 +147,7 @@ def next_token_loss(
     matrix: jax.Array,
     targets: jax.Array,
     *,
+    dtype: DTypeLike = jnp.float32,
     chunks: int = 1,
     constrain: Constrain,
 ) -> jax.Array:
@@ -76,6 +156,7 @@ def next_token_loss(
     Args:
         features: ``[batch, tokens, width]``.
         matrix: ``[vocabulary, width]``.
+        dtype: Of the head's operands, and of the gradients that its products take.
         targets: int32, ``[batch, tokens]``.
         chunks: Parts of a sequence, which divide ``tokens``. One computes all
             logits at once and keeps them for the backward pass.
@@ -87,8 +168,10 @@ def next_token_loss(
 
     def losses(features: jax.Array, targets: jax.Array) -> jax.Array:
         with jax.named_scope("head"):
-            wide = features.astype(jnp.float32)
-            logits = constrain(jnp.einsum("btc,vc->btv", wide, matrix))
+            # Logits of the operands' type: from float32 ones the gradients'
+            # products would be float32, whatever the operands are.
+            logits = jnp.einsum("btc,vc->btv", features.astype(dtype), matrix.astype(dtype))
+            logits = constrain(logits.astype(jnp.float32))
         with jax.named_scope("loss"):
             each: jax.Array = optax.softmax_cross_entropy_with_integer_labels(logits, targets)
             return each
@@ -113,7 +196,7 @@ def next_token_loss(
 
 
 def next_token_training(
-    arch: str, preset: str, config: LanguageConfig, create: Callable[[nnx.Rngs], nnx.Module]
+    arch: str, preset: str, config: LanguageConfig, create: Callable[[nnx.Rngs], LanguageModel]
 ) -> Training:
     """A language model's training.
 
@@ -125,7 +208,7 @@ def next_token_training(
         arch: Name of the architecture, and with ``_step`` of the step.
         preset: Of the configuration, for the training's name.
         config: The model's.
-        create: Makes the model, a ``LanguageModel``.
+        create: Makes the model.
 
     Raises:
         UsageError: When the chunks of the head do not divide a sequence.
@@ -136,6 +219,8 @@ def next_token_training(
             place=f"--set head_chunks={config.head_chunks}",
             hint=f"Choose a divisor of {config.tokens}.",
         )
+    wide = config.wide_head or "float32-head" in config.bad
+    head_dtype = jnp.float32 if wide else config.dtype
     learner = Learner(create, config)
 
     def make_step(constrain: Constrain) -> Any:
@@ -148,6 +233,7 @@ def next_token_training(
                     features,
                     model.head_matrix(),
                     batch["targets"],
+                    dtype=head_dtype,
                     chunks=config.head_chunks,
                     constrain=constrain,
                 )
@@ -155,7 +241,7 @@ def next_token_training(
 
             return learner.update(state, loss)
 
-        step.__name__ = f"{arch}_step"
+        step.__name__ = step.__qualname__ = f"{arch}_step"
         return step
 
     def example(key: jax.Array) -> tuple[Any, ...]:

@@ -313,6 +313,7 @@ _EXPERTS = Option(
 )
 
 _TRAINING = (_DTYPE, _BATCH, _ATTENTION, _OPTIMIZER, _STATE_DTYPE)
+_WITHOUT_ATTENTION = tuple(option for option in _TRAINING if option is not _ATTENTION)
 _PRESETS = ("small", "smoke", "base")
 _AXES = ("data", "fsdp")
 _CAPTIONED = ("closed-over", "per-step-null", "undonated-state")
@@ -337,6 +338,19 @@ def _diffusion_transformer(name: str, description: str) -> ArchSpec:
 
 def _jepa(name: str, description: str) -> ArchSpec:
     return _transformer(name, description, bad=("float32-head", "undonated-state"))
+
+
+def _recurrent(name: str, description: str) -> ArchSpec:
+    """A language model without attention."""
+    return ArchSpec(
+        name=name,
+        description=description,
+        presets=_PRESETS,
+        options=(*_WITHOUT_ATTENTION, _REMAT, _SCANNED_LAYERS, _HEAD_CHUNKS),
+        axes=_AXES,
+        module=f"hloscope.models.{name}",
+        bad=("float32-head", "undonated-state", "unrolled-layers"),
+    )
 
 
 _ARCHS = {
@@ -406,6 +420,11 @@ _ARCHS = {
         _jepa(
             "jepa_video_encoder",
             "video encoder that predicts its own features of hidden places, with an EMA target",
+        ),
+        _recurrent("ssm", "language model of Mamba-2's cells, a recurrence in chunks, next token"),
+        _recurrent(
+            "gated_deltanet",
+            "language model whose state the gated delta rule corrects, in chunks, next token",
         ),
         _diffusion_transformer(
             "simple_mmdit", "diffusion transformer over text and patches of 64x64 images together"

@@ -56,6 +56,9 @@ def test_an_unknown_option_is_answered_with_the_nearest_one():
 def test_an_option_of_another_architecture_is_refused():
     with pytest.raises(UsageError, match="unet has no option 'scan_layers'"):
         registry.get("unet").build("smoke", {"scan_layers": "true"})
+    for name in ("ssm", "gated_deltanet"):
+        with pytest.raises(UsageError, match=f"{name} has no option 'attention'"):
+            registry.get(name).build("smoke", {"attention": "xla"})
 
 
 def test_an_unknown_value_is_answered_with_the_nearest_one():

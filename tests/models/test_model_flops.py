@@ -105,6 +105,33 @@ def test_a_token_pays_for_the_experts_that_it_runs(experts, run, step_flops):
     assert more + weighing / 3 <= found <= more + 2 * weighing
 
 
+def test_small_ssm_has_the_parameters_and_flops_that_its_shapes_give(parameters, step_flops):
+    width, inner, state, heads, chunk = 512, 1024, 128, 16, 128
+    products = width * (2 * inner + 2 * state + heads) + inner * width
+    # Taps and what is per head: rate, offset and skip; two scales.
+    layer = products + 4 * (inner + 2 * state) + 3 * heads + width + inner
+    assert parameters("ssm") == 8 * layer + 50304 * width + width
+    # Inside a chunk scores and weighted values; into a state and out of it again.
+    recurrence = chunk * state + chunk * inner + 2 * state * inner
+    forward = 8 * (products + recurrence) + 50304 * width
+    assert step_flops("ssm") == 3 * 2 * 8 * 1024 * forward
+
+
+def test_small_gated_deltanet_has_the_parameters_and_flops_that_its_shapes_give(
+    parameters, step_flops
+):
+    width, heads, key, value, chunk, hidden = 512, 3, 128, 256, 64, 1408
+    keys, values = heads * key, heads * value
+    products = width * (2 * keys + 3 * values + 2 * heads) + 3 * width * hidden
+    layer = products + 4 * (2 * keys + values) + 2 * heads + value + 2 * width
+    assert parameters("gated_deltanet") == 6 * layer + 50304 * width + width
+    # Halves of 2 to 32 tokens are inverted by two products each.
+    inverse = sum(half**2 for half in (2, 4, 8, 16, 32))
+    inside = chunk * (3 * key + 2 * value) + inverse
+    forward = 6 * (products + heads * (inside + 3 * key * value)) + 50304 * width
+    assert step_flops("gated_deltanet") == 3 * 2 * 8 * 1024 * forward
+
+
 # Million parameters and GFLOP of a step, as published for these shapes.
 PUBLISHED = {
     "unet": (10, 646),

@@ -64,7 +64,7 @@ def _with_words(jaxpr):
                 yield from _with_words(inner)
 
 
-@pytest.mark.parametrize("name", ["causal_transformer", "moe_transformer"])
+@pytest.mark.parametrize("name", ["causal_transformer", "moe_transformer", "ssm"])
 def test_chunks_that_do_not_divide_the_tokens_are_refused(name):
     with pytest.raises(UsageError, match="5 chunks do not divide a sequence of 32 tokens") as error:
         registry.get(name).build("smoke", {"head_chunks": "5"})

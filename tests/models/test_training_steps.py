@@ -36,7 +36,7 @@ VARIANTS = [
 ]
 
 JEPA = ("jepa_encoder", "jepa_video_encoder")
-LANGUAGE = ("causal_transformer", "moe_transformer")
+LANGUAGE = ("causal_transformer", "gated_deltanet", "moe_transformer", "ssm")
 DIFFUSION = tuple(n for n in registry.names() if n not in (*LANGUAGE, *JEPA))
 
 
@@ -171,6 +171,8 @@ def test_parameters_and_moments_are_float32_whatever_the_compute_type(name, buil
         ("jepa_encoder", "['target']['blocks']['mlp']['up']['kernel']"),
         ("video_dit", "['params']['blocks']['across']['modulation']['kernel']"),
         ("unet_3d", "['params']['down'][0][0]['along_time']['kernel']"),
+        ("ssm", "['params']['layers']['convolution']['taps']"),
+        ("gated_deltanet", "['opt_state'][0].mu['layers']['cell']['decay']['rate']"),
         ("hybrid_dit", "['params']['groups']['recurrent'][1]['state_space']['branch']['rate']"),
     ],
 )
