@@ -1,4 +1,8 @@
-"""Follows an array through operations that keep its number of elements, in and out of fusions."""
+"""Follows an array through operations that keep its number of elements, in and out of fusions.
+
+What XLA adds so that a matrix unit's tiles fit, zeros at the end of a dimension, and what
+takes them off again, is followed too.
+"""
 
 from __future__ import annotations
 
@@ -7,7 +11,7 @@ from collections.abc import Iterator, Mapping
 from hloscope.ir import Computation, Instruction
 from hloscope.passes.call_graph import Call, CallKind
 
-__all__ = ["MOVES", "ElementFlow", "num_elements"]
+__all__ = ["MOST_PADDED", "MOVES", "ElementFlow", "num_elements"]
 
 _ELEMENT_BY_ELEMENT = frozenset(
     """
@@ -17,11 +21,14 @@ _ELEMENT_BY_ELEMENT = frozenset(
 )
 MOVES = frozenset({"bitcast", "convert", "copy", "copy-done", "reshape", "select", "transpose"})
 """Operations that leave an element as it is, put it elsewhere or mask it."""
+_RESIZED = frozenset({"pad", "slice"})
 _MOST_VISITED = 20_000  # instructions between two products; softmax takes a few dozen
+MOST_PADDED = 1.25
+"""Elements with XLA's padding by those without, at most."""
 
 
 class ElementFlow:
-    """Follows an array through what keeps its number of elements, in and out of fusions."""
+    """Follows an array through what keeps its elements, in and out of fusions."""
 
     def __init__(self, callers: Mapping[Computation, tuple[Call, ...]]) -> None:
         self.callers = callers
@@ -35,7 +42,6 @@ class ElementFlow:
         return frozenset(self._closure(starts, back=True))
 
     def _closure(self, starts: list[Instruction], *, back: bool) -> list[Instruction]:
-        elements = num_elements(starts[0])
         pending, seen = list(starts), dict.fromkeys(starts)
         products = set(starts)
         while pending and len(seen) < _MOST_VISITED:
@@ -44,13 +50,14 @@ class ElementFlow:
                 user
                 for user in self.users(current)
                 if user.opcode in _ELEMENT_BY_ELEMENT
+                or user.opcode in _RESIZED
                 or user.computation is not current.computation
                 or user.opcode in ("get-tuple-element", "copy-start")
             ]
             if back and current not in products:
                 onwards += self.before(current)
             for value in onwards:
-                if value not in seen and num_elements(value) == elements:
+                if value not in seen and _keeps_elements(current, value):
                     seen[value] = None
                     pending.append(value)
         return list(seen)
@@ -86,6 +93,8 @@ class ElementFlow:
                     yield operand.operands[0]
                 elif operand.opcode not in ("broadcast", "iota", "constant"):
                     yield operand
+        elif opcode in _RESIZED:
+            yield from operands[:1]
         elif opcode == "parameter":
             caller = self._caller(value)
             number = value.parameter_number or 0
@@ -110,6 +119,24 @@ class ElementFlow:
             caller = calls[0].caller
             return caller if caller.opcode in ("fusion", "call") else None
         return None
+
+
+def _keeps_elements(one: Instruction, other: Instruction) -> bool:
+    """Whether two neighbours hold the same elements, at most with zeros behind them."""
+    sizes = num_elements(one), num_elements(other)
+    if sizes[0] == sizes[1]:
+        return True
+    resized = [each for each in (one, other) if each.opcode in _RESIZED]
+    if min(sizes) < 1 or max(sizes) > MOST_PADDED * min(sizes):
+        return False
+    return any(_at_the_end(each) and set(each.operands) & {one, other} for each in resized)
+
+
+def _at_the_end(resized: Instruction) -> bool:
+    """Whether a pad adds, or a slice takes away, at the end of dimensions alone."""
+    if resized.opcode == "slice":
+        return all(each.start == 0 and each.stride == 1 for each in resized.slices)
+    return all(low == 0 <= high and inner == 0 for low, high, inner in resized.padding)
 
 
 def num_elements(value: Instruction) -> int:

@@ -9,7 +9,7 @@ from math import prod
 from hloscope.ir import Instruction
 from hloscope.passes.buffer_kinds import Phase, phase_of
 from hloscope.passes.call_graph import CallGraph
-from hloscope.passes.element_flow import ElementFlow
+from hloscope.passes.element_flow import MOST_PADDED, ElementFlow
 from hloscope.passes.product_sizes import ProductSizes, Sizes
 from hloscope.passes.softmax_forms import softmax_gradient_sum, softmax_sum
 from hloscope.pipeline.analyses import analysis
@@ -163,9 +163,16 @@ def _products_after(
 
 
 def _queries_and_keys(size: Sizes, total: Instruction | None) -> tuple[int, int]:
-    """Which side of a product the softmax sums over: its sum leaves one number a query."""
-    rows, columns = prod(size.rows), prod(size.columns)
-    heads = prod(size.batch)
-    if total is not None and total.shape.is_array and total.shape.num_elements == heads * columns:
-        return columns, rows
-    return rows, columns
+    """Rows and columns of the scores, without what XLA pads a product with."""
+    rows, columns, heads = prod(size.rows), prod(size.columns), prod(size.batch)
+    if total is None or total.opcode != "reduce" or not total.shape.is_array:
+        return rows, columns
+    # The softmax sums over the keys of what is left, and its sum is one number a query.
+    queries, over = divmod(total.shape.num_elements, heads)
+    keys = prod(total.operands[0].shape.dimensions[axis] for axis in total.dimensions)
+    if not over and any(
+        queries <= one <= MOST_PADDED * queries and keys <= other <= MOST_PADDED * keys
+        for one, other in ((rows, columns), (columns, rows))
+    ):
+        return queries, keys
+    return (columns, rows) if total.shape.num_elements == heads * columns else (rows, columns)

@@ -51,11 +51,15 @@ def float32_product(
             logits = h @ params["embedding"].T           # float32 weights: widens h
 
     Use instead:
-        Convert the weights, and ask for the sum in float32 where it matters:
+        Convert the weights before the product, and what needs float32 after it. The
+        matrix unit sums in float32 either way:
 
             table = params["embedding"].astype(h.dtype)
-            logits = jnp.einsum("btd,vd->btv", h, table,
-                                preferred_element_type=jnp.float32)
+            logits = jnp.einsum("btd,vd->btv", h, table).astype(jnp.float32)
+
+        ``preferred_element_type=jnp.float32`` would keep the result unrounded, but
+        its cotangent is float32 then, and both of the gradient's products are
+        float32 again. It suits products that nobody differentiates.
     """
     products = [p for p in dtypes.rows if p.row.count.kind in _PRODUCTS and p.row.nominal]
     total = sum(product.row.nominal for product in products)
@@ -123,8 +127,8 @@ def _finding(
             Quantity("share in narrow types", narrow, Unit.SHARE, flops.basis, flops.model),
         ),
         cost=flops,
-        fix="Convert both operands to the narrow type; keep the sum in float32 with "
-        "preferred_element_type=jnp.float32 where its precision matters.",
+        fix="Convert both operands to the narrow type, and the result to float32 after the "
+        "product where it is needed: the gradients' products are narrow then, too.",
         notes=tuple(notes),
     )
 

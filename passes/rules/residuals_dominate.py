@@ -19,6 +19,7 @@ __all__ = ["residuals_dominate"]
 
 _SHOWN = 5
 _PRODUCTS = frozenset(("dot_general", "ragged_dot", "ragged_dot_general"))
+_ROOMY = " While the chip has room to spare, leave it: keeping is the faster choice."
 _BY_PRIMITIVE = "by the primitive that made the values"
 
 _Kept = tuple[HeldBuffer, Residual | None]
@@ -69,15 +70,16 @@ def residuals_dominate(
     total = sum(held.size for held, _ in kept)
     if total < limits.memory_bytes or total < limits.residual_share * use.peak:
         return
+    roomy = is_roomy(use, chip)
     products = sum(held.size for held, residual in kept if _primitive(held, residual) in _PRODUCTS)
     cost = Quantity("bytes kept", total, Unit.BYTES, use.basis, use.model)
     yield Finding(
         code="HS903",
         name="residuals-dominate",
         category=Category.MEMORY,
-        severity=Severity.NOTE if is_roomy(use, chip) else Severity.WARNING,
+        severity=Severity.NOTE if roomy else Severity.WARNING,
         message="most of the peak is kept for the backward pass",
-        site=held_site(*kept[0]),
+        site=held_site(*_dearest(kept)),
         evidence=(
             cost,
             Quantity("arrays", len(kept)),
@@ -85,7 +87,8 @@ def residuals_dominate(
             Quantity("of products", products, Unit.BYTES, Basis.MODELLED, _BY_PRIMITIVE),
         ),
         cost=cost,
-        fix=_fix(total, products, [p.words for p in named.policies] if named is not None else []),
+        fix=_fix(total, products, [p.words for p in named.policies] if named is not None else [])
+        + (_ROOMY if roomy else ""),
         notes=(*_lines(kept), *_names(kept, named)),
     )
 
@@ -114,13 +117,28 @@ def _primitive(held: HeldBuffer, residual: Residual | None) -> str:
     return origin.op_name.partition(";")[0].rpartition("/")[2]
 
 
+def _line(kept: _Kept) -> str:
+    """The line that computed it."""
+    held, residual = kept
+    origin = residual.origin if residual is not None else held.origin
+    return str(origin.location or held.instruction.name)
+
+
+def _dearest(kept: Sequence[_Kept]) -> _Kept:
+    """The largest array of the line that keeps most."""
+    sizes: Counter[str] = Counter()
+    for each in kept:
+        sizes[_line(each)] += each[0].size
+    line = max(sizes, key=sizes.__getitem__)
+    return max((each for each in kept if _line(each) == line), key=lambda each: each[0].size)
+
+
 def _lines(kept: Sequence[_Kept]) -> Iterator[str]:
     """The lines that keep most; of a loop's stacks also what each iteration keeps."""
     sizes: Counter[str] = Counter()
     layers: Counter[str] = Counter()
     for held, residual in kept:
-        origin = residual.origin if residual is not None else held.origin
-        line = str(origin.location or held.instruction.name)
+        line = _line((held, residual))
         sizes[line] += held.size
         if residual is not None and residual.made.layers is not None:
             layers[line] += held.size // residual.made.layers
@@ -134,7 +152,11 @@ def _names(kept: Sequence[_Kept], named: NamedResiduals | None) -> Iterator[str]
     if named is None:
         return
     alive = {id(held.buffer) for held, _ in kept}
+    sizes: Counter[str] = Counter()
     for value in named.values:
-        size = sum(r.buffer.size for r in value.residuals if id(r.buffer) in alive)
+        sizes[value.point.name] += sum(
+            r.buffer.size for r in value.residuals if id(r.buffer) in alive
+        )
+    for name, size in sizes.most_common(_SHOWN):
         if size:
-            yield f"named {value.point.name}: {units.byte_size(size)}"
+            yield f"named {name}: {units.byte_size(size)}"

@@ -30,11 +30,13 @@ def captured(tmp_path, need_target):
 
     load_passes()
 
-    def make(code: str, target: str = "cpu", limits: Limits | None = None) -> Session:
+    def make(
+        code: str, target: str = "cpu", limits: Limits | None = None, **xla: bool | int | str
+    ) -> Session:
         need_target(target)
         file = tmp_path / "train.py"
         file.write_text(HEAD + textwrap.dedent(code))
-        subject = hloscope.load(f"{file}:step", target=target)
+        subject = hloscope.load(f"{file}:step", target=target, xla=xla)
         return Session(subject, given={Limits: limits} if limits is not None else {})
 
     return make
@@ -44,8 +46,14 @@ def captured(tmp_path, need_target):
 def found_in(captured) -> Callable[..., tuple[Finding, ...]]:
     """The findings of one rule in a step of some code."""
 
-    def find(code: str, program: str, target: str = "cpu", limits: Limits | None = None):
-        session = captured(program, target, limits)
+    def find(
+        code: str,
+        program: str,
+        target: str = "cpu",
+        limits: Limits | None = None,
+        **xla: bool | int | str,
+    ):
+        session = captured(program, target, limits, **xla)
         rule = RULES[code]
         return call(rule, session.arguments(rule.needs))
 

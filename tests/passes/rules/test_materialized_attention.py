@@ -119,6 +119,19 @@ def test_attention_that_xla_puts_into_one_fusion_is_left_alone(found_in):
     assert found_in("HS501", EINSUM.format(batch=2, length=512, what="attend"), "cpu") == ()
 
 
+def test_products_that_xla_pads_to_tiles_are_attention_too(found_in):
+    code = EINSUM.format(batch=2, length=531, what=GRADIENT)
+    (finding,) = found_in("HS501", code, "h100", xla_gpu_enable_triton_gemm=False)
+    moved = {quantity.name: quantity.value for quantity in finding.evidence}
+    # Forward, float32 scores are written and read, as are the probabilities in bfloat16;
+    # of their gradient at least the same, and the probabilities once more.
+    scores = 8 * 531 * 531
+    assert moved["forward"] >= (2 * 4 + 2 * 2) * scores
+    assert moved["backward"] >= 5 * 2 * scores
+    assert "8 heads (times batch) of 531 keys, 531 queries" in finding.notes[0]
+    assert moved["share of memory traffic"] > 0.5
+
+
 def test_short_sequences_are_left_alone(found_in):
     code = XLA.format(length=256)
     assert found_in("HS501", code, "h100") == ()
