@@ -25,6 +25,7 @@ class Reason(Enum):
     # From the jaxpr to the optimized HLO's products.
     XLA_REMAT = "computed again by XLA's own rematerialization"
     ATTENTION_SCORES = "attention scores computed again in fused backward kernels"
+    DENSE_RAGGED = "ragged products run over all groups, on zeros"
     REPLICATED = "products not split over all devices"
     PADDING = "sizes padded by the backend"
     DEAD_CODE = "dead code removed"

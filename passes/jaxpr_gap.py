@@ -18,10 +18,14 @@ from hloscope.ir.metadata import SourceLocation
 from hloscope.passes.flop_gap import Gap, GapPart, Reason
 from hloscope.passes.flops.counts import HEADLINE
 from hloscope.passes.flops.ledger import FlopLedger, FlopRow
+from hloscope.passes.masked_products import MaskedProducts
 from hloscope.passes.multiplied_out import MultipliedOut
 from hloscope.pipeline.analyses import analysis
 
 __all__ = ["JaxprGap", "find_jaxpr_gap"]
+
+
+_MOST_PADDED = Fraction(9, 8)  # a product's FLOPs, padded to a matrix unit's tiles, by those before
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,12 +48,16 @@ class JaxprGap:
 
 @analysis
 def find_jaxpr_gap(
-    module: Module, ledger: FlopLedger, jaxpr: JaxprCount, multiplied: MultipliedOut
+    module: Module,
+    ledger: FlopLedger,
+    jaxpr: JaxprCount,
+    multiplied: MultipliedOut,
+    masked: MaskedProducts,
 ) -> JaxprGap:
     """Match products on both sides and give a reason to what is left over."""
     devices = module.num_partitions * module.replica_count
     rows = [row for row in ledger.rows if row.count.kind in HEADLINE and row.count.flops]
-    matching = _Matching(devices, rows, jaxpr.sites, multiplied)
+    matching = _Matching(devices, rows, jaxpr.sites, multiplied, masked)
     before = Fraction(jaxpr.total.nominal, devices)
     after = Fraction(sum(row.nominal for row in rows))
     unknown = {_line(group.example) for group in ledger.unknown_calls}
@@ -114,10 +122,12 @@ class _Matching:
         rows: Iterable[FlopRow],
         sites: Iterable[JaxprSite],
         multiplied: MultipliedOut,
+        masked: MaskedProducts,
     ) -> None:
         self.devices = devices
         self.groups: defaultdict[_Key, _Group] = defaultdict(_Group)
         self.multiplied: Counter[_Key] = Counter()
+        self.on_zeros: Counter[_Key] = Counter()
         for site in sites:
             key = _Key(site.file, site.line, site.backward, site.recomputed)
             self.groups[key].add_site(site, devices)
@@ -125,9 +135,12 @@ class _Matching:
             self.groups[_key(row.instruction)].add_row(row)
         for instruction, flops in multiplied.flops.items():
             self.multiplied[_key(instruction)] += flops
+        for each in masked.rows:
+            self.on_zeros[_key(each.row.instruction)] += each.row.nominal - each.useful_flops
         for group in self.groups.values():
             group.cancel()
         self._give_sources()
+        self._give_padded()
         self._merge_lines()
 
     def _give_sources(self) -> None:
@@ -145,6 +158,29 @@ class _Matching:
                     pool.hlo -= both
                     group.jaxpr -= both
 
+    def _give_padded(self) -> None:
+        """Hand padded products to where somewhat smaller ones are missing.
+
+        A product that is padded, and its result sliced, keeps the name of either
+        pass, where both read what is padded, or none at all.
+        """
+        for key, pool in self.groups.items():
+            places = [
+                group
+                for place, group in self.groups.items()
+                if group is not pool and (not key.file or _line_of(place) == _line_of(key))
+            ]
+            for each in sorted(pool.hlo):
+                spare = pool.hlo[each] - _near(pool.jaxpr, each)
+                for group in sorted(places, key=lambda group: _distance(group.jaxpr, each)):
+                    lacking = _near(group.jaxpr, each) - _near(group.hlo, each)
+                    runs = min(spare, lacking)
+                    if runs > 0:
+                        group.hlo[each] += runs
+                        pool.hlo[each] -= runs
+                        spare -= runs
+            pool.hlo += Counter()  # without those of which none is left
+
     def _merge_lines(self) -> None:
         """Settle groups of which one has just what others of the same pass lack.
 
@@ -161,7 +197,7 @@ class _Matching:
                     settled = True
 
     def _lacking(self, key: _Key, group: _Group) -> list[_Group]:
-        """The groups that lack together what one has too many: one, the next to it, or all."""
+        """The groups that lack together what one has too many: one, the nearest, or all."""
         others = {
             place: other
             for place, other in self.groups.items()
@@ -169,10 +205,14 @@ class _Matching:
             and (not key.file or place.backward is key.backward)
             and (not key.file or place.recomputed is key.recomputed)
         }
-        after = sorted((place for place in others if _follows(place, key)), key=lambda p: p.line)
-        near = [others[place] for place in after]
         runs = [[other] for other in others.values()]
-        runs += [near[: length + 1] for length in range(len(near))]
+        for places in (
+            [place for place in others if place.file == key.file and place.line > key.line],
+            [place for place in others if place.file == key.file],
+        ):
+            places.sort(key=lambda place: abs(place.line - key.line))
+            near = [others[place] for place in places]
+            runs += [near[: length + 1] for length in range(len(near))]
         runs.append(list(others.values()))
         return next(
             (run for run in runs if run and sum(o.surplus for o in run) == -group.surplus), []
@@ -192,7 +232,7 @@ class _Matching:
             if not surplus:
                 continue
             reasons = (
-                self._more(group, surplus)
+                self._more(key, group, surplus)
                 if surplus > 0
                 else self._fewer(key, group, -surplus, merged, unknown)
             )
@@ -204,13 +244,16 @@ class _Matching:
             evidence = ", ".join(str(place or "no source line") for place in where)
             yield GapPart(reason, flops, evidence, tuple(place for place in where if place))
 
-    def _more(self, group: _Group, surplus: Fraction) -> Iterator[tuple[Reason, Fraction]]:
+    def _more(
+        self, key: _Key, group: _Group, surplus: Fraction
+    ) -> Iterator[tuple[Reason, Fraction]]:
         """Why the HLO has more of a group than the jaxpr."""
         again = sum(row.nominal for row in group.rows if row.cloned)
         scores = sum(row.count.recomputed_flops * row.times.nominal for row in group.rows)
         for reason, flops in (
             (Reason.XLA_REMAT, Fraction(again)),
             (Reason.ATTENTION_SCORES, Fraction(scores)),
+            (Reason.DENSE_RAGGED, Fraction(self.on_zeros[key])),
             (Reason.REPLICATED, self._replicated(group)),
         ):
             taken = min(surplus, flops)
@@ -279,8 +322,20 @@ class _Matching:
         return lines
 
 
-def _follows(place: _Key, key: _Key) -> bool:
-    return place.file == key.file and place.line > key.line
+def _near(products: Mapping[Fraction, int], each: Fraction) -> int:
+    """How many there are of a size, or of what padding would make it of."""
+    return sum(
+        runs for size, runs in products.items() if max(size, each) <= _MOST_PADDED * min(size, each)
+    )
+
+
+def _distance(products: Mapping[Fraction, int], each: Fraction) -> Fraction:
+    """How far the nearest size is, as a share of a size; more than 1 where there is none."""
+    return min((abs(size - each) / each for size in products), default=Fraction(2))
+
+
+def _line_of(key: _Key) -> tuple[str, int]:
+    return key.file, key.line
 
 
 def _key(instruction: Instruction) -> _Key:

@@ -90,6 +90,52 @@ def test_as_many_products_that_are_larger_were_padded(parts_of):
     assert parts_of(program(dot("a", size=N + 1)), site()) == {Reason.PADDING: larger}
 
 
+@pytest.mark.parametrize(("line", "scope"), [(0, ""), (1, "jit(f)/jvp(f)/dot_general")])
+def test_a_padded_product_without_its_source_or_its_pass_was_padded(parts_of, line, scope):
+    text = program(dot("a", line, size=N + 1, scope=scope), dot("b", scope=BACKWARD, size=N + 1))
+    larger = 2 * N * N * (N + 1) - PRODUCT
+    assert parts_of(text, site(runs=2, backward=True)) == {Reason.PADDING: 2 * larger}
+
+
+def test_a_lost_padded_product_goes_where_the_nearest_size_is_missing(parts_of):
+    text = program(dot("a", 0, size=N + 1), dot("mlp", 5, size=2 * N))
+    near, far = 2 * N * N * (N + 1) - 8, 2 * N * N * (N + 1) - 500
+    merged = site(5, each=4 * N * N * N - far), site(7, each=far)
+    assert parts_of(text, *merged, site(9, each=near)) == {Reason.PADDING: 8}
+
+
+def test_a_product_of_another_pass_that_is_not_missing_stays_where_it_is(parts_of):
+    text = program(dot("a", size=N + 1), dot("b", scope=BACKWARD))
+    larger = 2 * N * N * (N + 1) - PRODUCT
+    assert parts_of(text, site(), site(backward=True)) == {Reason.PADDING: larger}
+
+
+def test_a_ragged_product_over_all_groups_is_told_by_its_mask(parts_of):
+    groups, rows = 4, 8
+    text = f"""HloModule m
+ENTRY e {{
+  x = f32[{rows},{N}] parameter(0)
+  w = f32[{groups},{N},{N}] parameter(1)
+  starts = s32[{groups}] parameter(2)
+  ends = s32[{groups}] parameter(3)
+  place = s32[{groups},{rows},{N}] iota(), iota_dimension=1
+  start = s32[{groups},{rows},{N}] broadcast(starts), dimensions={{0}}
+  end = s32[{groups},{rows},{N}] broadcast(ends), dimensions={{0}}
+  behind = pred[{groups},{rows},{N}] compare(place, start), direction=GE
+  before = pred[{groups},{rows},{N}] compare(place, end), direction=LT
+  mask = pred[{groups},{rows},{N}] and(behind, before)
+  zero = f32[] constant(0)
+  zeros = f32[{groups},{rows},{N}] broadcast(zero), dimensions={{}}
+  copies = f32[{groups},{rows},{N}] broadcast(x), dimensions={{1,2}}
+  masked = f32[{groups},{rows},{N}] select(mask, copies, zeros)
+  ROOT d = f32[{rows},{N}] dot(masked, w), lhs_contracting_dims={{0,2}}, rhs_contracting_dims={{0,1}}, \
+metadata={{op_name="jit(f)/ragged_dot" source_file="f.py" source_line=1}}
+}}
+"""
+    useful = 2 * rows * N * N
+    assert parts_of(text, site(each=useful)) == {Reason.DENSE_RAGGED: (groups - 1) * useful}
+
+
 def test_more_products_than_the_jaxpr_has_are_unexplained(session_of):
     gap = session_of(program(dot("a"), dot("b")), count(site())).get(JaxprGap).gap
     assert [(part.reason, part.flops) for part in gap.parts] == [(Reason.NOT_IN_JAXPR, PRODUCT)]
