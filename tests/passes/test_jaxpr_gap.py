@@ -129,7 +129,8 @@ ENTRY e {{
   copies = f32[{groups},{rows},{N}] broadcast(x), dimensions={{1,2}}
   masked = f32[{groups},{rows},{N}] select(mask, copies, zeros)
   ROOT d = f32[{rows},{N}] dot(masked, w), lhs_contracting_dims={{0,2}}, \
-rhs_contracting_dims={{0,1}}, metadata={{op_name="jit(f)/ragged_dot" source_file="f.py" source_line=1}}
+rhs_contracting_dims={{0,1}}, \
+metadata={{op_name="jit(f)/ragged_dot" source_file="f.py" source_line=1}}
 }}
 """
     useful = 2 * rows * N * N
