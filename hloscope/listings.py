@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from hloscope.pipeline.findings import Column, Quantity, Report, Table, Unit
+from hloscope.pipeline.findings import Column, Quantity, Report, Table, Text, Unit
 from hloscope.pipeline.loading import load_passes
 from hloscope.pipeline.rules import RULES
 
@@ -17,14 +17,14 @@ def archs() -> Report:
     table = Table(
         "archs",
         "Architectures",
-        (Column("name"), Column("presets"), Column("mesh axes"), Column("what it is")),
-        tuple((s.name, ", ".join(s.presets), ", ".join(s.axes), s.description) for s in specs),
+        (Column("name", text=Text.WORD), Column("presets", text=Text.WORD), Column("what it is")),
+        tuple((s.name, ", ".join(s.presets), s.description) for s in specs),
     )
     settings = [
         Table(
             f"settings.{spec.name}",
             f"Options of {spec.name}, for --set",
-            (Column("option"), Column("values"), Column("what it changes")),
+            (Column("option", text=Text.WORD), Column("values"), Column("what it changes")),
             tuple((o.name, ", ".join(o.values), o.help) for o in spec.options),
         )
         for spec in specs

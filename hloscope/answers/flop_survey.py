@@ -7,7 +7,7 @@ from collections.abc import Callable, Mapping, Sequence
 from hloscope.answers.flop_answers import Answers, ratio
 from hloscope.errors import HloscopeError
 from hloscope.pipeline.audit import plural
-from hloscope.pipeline.findings import Basis, Column, Quantity, Report, Table, Unit
+from hloscope.pipeline.findings import Basis, Column, Quantity, Report, Table, Text, Unit
 from hloscope.pipeline.session import AnalysisFailedError
 
 __all__ = ["survey_flops"]
@@ -49,7 +49,7 @@ def survey_flops(
         "archs",
         "FLOPs of one execution",
         (
-            Column("arch"),
+            Column("arch", text=Text.WORD),
             Column("cost_analysis", Unit.FLOPS),
             Column("HLO", Unit.FLOPS),
             Column("jaxpr", Unit.FLOPS),

@@ -179,6 +179,7 @@ class Text(Enum):
     """What the text of a column is, which says how it may be shortened."""
 
     PLAIN = "plain"
+    WORD = "word"  # what one types again, which is never shortened
     NAME = "name"  # of an instruction
     PATH = "path"  # of a pytree leaf, or a scope
     SOURCE = "source"  # file and line

@@ -111,6 +111,8 @@ class _Layout:
         width = max(map(len, cells))
         if is_number:
             return cls(cells, None, column.spare, width, width, width)
+        if column.text is Text.WORD:
+            return cls(cells, column.text, column.spare, width, width, width)
         least, enough = min(width, LEAST[column.text]), min(width, ENOUGH[column.text])
         return cls(cells, column.text, column.spare, width, least, enough)
 
