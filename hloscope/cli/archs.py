@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Annotated
+
 import typer
 
 from hloscope.cli.lazy import SectionedCommand
@@ -14,18 +16,30 @@ app = typer.Typer(add_completion=False, rich_markup_mode=None)
 
 EXAMPLES = """
 hloscope archs
+hloscope archs causal_transformer
 hloscope audit --arch causal_transformer --preset smoke --set remat=full
 """
 
 
 @app.command(cls=SectionedCommand, epilog=EXAMPLES)
 @spread
-def archs(output: OutputOptions) -> int:
-    """Architectures that --arch knows.
+def archs(
+    output: OutputOptions,
+    name: Annotated[
+        str | None,
+        typer.Argument(
+            metavar="NAME",
+            show_default=False,
+            help="One of them; without it, all are listed.",
+        ),
+    ] = None,
+) -> int:
+    """Architectures that --arch knows, or what one of them takes.
 
-    With their presets, the options that --set takes and the axes that --mesh
-    takes; the default of each stands first.
+    With a name, the options that --set takes, the axes that --mesh takes and
+    the antipatterns that --bad builds in; the default of each stands first.
     """
-    from hloscope.listings import archs as list_archs
+    from hloscope import listings
 
-    return print_report(list_archs(), as_json=output.json)
+    report = listings.archs() if name is None else listings.arch(name)
+    return print_report(report, as_json=output.json)

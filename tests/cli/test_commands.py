@@ -245,7 +245,19 @@ def test_archs_lists_every_architecture_with_its_presets(hloscope):
     assert table["name"] == "archs"
     assert {row[0] for row in table["rows"]} >= {"unet", "causal_transformer", "hierarchical_mmdit"}
     bad = next(table for table in document["tables"] if table["name"] == "bad")
-    assert ["undonated-state", "HS701"] in [row[:2] for row in bad["rows"]]
+    assert ["undonated-state", "HS701", "all"] in bad["rows"]
+
+
+def test_archs_with_a_name_says_what_that_one_takes_and_a_wrong_name_is_refused(hloscope):
+    text = hloscope("archs", "moe_transformer").out
+    assert "mesh axes   data, fsdp, expert" in text
+    for word in ("head_chunks", "dots_with_no_batch_dims", "undonated-state"):
+        assert f"{word} " in text or f"{word}," in text
+    document = json.loads(hloscope("archs", "unet", "--json").out)
+    assert [table["name"] for table in document["tables"]] == ["settings", "bad"]
+    wrong = hloscope("archs", "unett")
+    assert wrong.code == 2
+    assert "Did you mean unet" in wrong.err
 
 
 def test_explain_shows_a_rule_by_code_or_name_and_lists_them_without(hloscope):
