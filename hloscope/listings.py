@@ -18,7 +18,6 @@ __all__ = ["arch", "archs", "rules"]
 def archs() -> Report:
     """The architectures that ``--arch`` takes, and the antipatterns of all of them."""
     from hloscope.models import registry
-    from hloscope.models.antipatterns import ANTIPATTERNS
 
     specs = [registry.get(name) for name in registry.names()]
     table = Table(
@@ -29,6 +28,7 @@ def archs() -> Report:
         "`hloscope archs NAME` lists the options, mesh axes and antipatterns of one.",
     )
     axes = dict.fromkeys(axis for spec in specs for axis in spec.axes)
+    switches = {bad.name: bad for spec in specs for bad in spec.antipatterns}
     return Report(
         "archs",
         "",
@@ -47,7 +47,7 @@ def archs() -> Report:
                 (_NAME, Column("found by"), Column("architectures")),
                 tuple(
                     (name, bad.rule, _names([s for s in specs if name in s.bad]))
-                    for name, bad in sorted(ANTIPATTERNS.items())
+                    for name, bad in sorted(switches.items())
                 ),
             ),
         ),

@@ -38,6 +38,8 @@ def implement(case: Case, *, interpret: bool) -> Callable[[Arrays], dict[str, ja
             output = _triton(case, rows, interpret=interpret)
         elif name == "flash_tpu":
             output = _mosaic(case, rows)
+        elif name.startswith("tokamax_"):
+            output = _tokamax(case, rows)
         else:
             output = _splash(case, rows)
         return {"output": output[:, : case["s"]]}
@@ -158,6 +160,13 @@ def _mosaic(case: Case, rows: Arrays) -> jax.Array:
         sm_scale=case["d"] ** -0.5,
     )
     return attended.swapaxes(1, 2)
+
+
+def _tokamax(case: Case, rows: Arrays) -> jax.Array:
+    from hloscope.kernels.tokamax_kernels import attend
+
+    mask = _mask(case, rows, everything=False)
+    return attend(case, rows["query"], rows["key"], rows["value"], mask)
 
 
 def _splash(case: Case, rows: Arrays) -> jax.Array:

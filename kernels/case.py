@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import importlib
+import importlib.util
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
@@ -20,6 +21,7 @@ __all__ = [
     "Setting",
     "Size",
     "allow",
+    "too_old",
 ]
 
 DTYPES = ("bfloat16", "float16", "float32")
@@ -60,6 +62,7 @@ class Setting:
         whole: Whether it is a whole number.
         default: Where none is given.
         most: The largest that it may be; ``None`` for no limit.
+        least: The smallest that it may be.
     """
 
     name: str
@@ -67,6 +70,7 @@ class Setting:
     whole: bool = True
     default: float = 0
     most: float | None = None
+    least: float = 0
 
 
 Reason = Callable[["Case", Chip | None], str | None]
@@ -76,6 +80,19 @@ Reason = Callable[["Case", Chip | None], str | None]
 def allow(case: Case, chip: Chip | None) -> str | None:  # noqa: ARG001  (a Reason)
     """The reason of an implementation that takes everything: none."""
     return None
+
+
+def too_old(chip: Chip | None, least: tuple[int, int], what: str) -> str | None:
+    """Why a GPU is too old for something; ``None`` for one that is not, and for other chips.
+
+    Args:
+        chip: The chip, where it is one of the table's.
+        least: The compute capability that is needed.
+        what: What needs it.
+    """
+    if chip is None or chip.gpu is None or chip.gpu.compute_capability >= least:
+        return None
+    return f"{what} needs compute capability {least[0]}.{least[1]}"
 
 
 @dataclass(frozen=True, slots=True)
@@ -90,6 +107,7 @@ class Implementation:
             run interpreted: that gives its numbers and says nothing of its time.
         refuses: What it does not take.
         dtypes: Operands that it takes.
+        package: One that hloscope does not depend on, and that it needs.
     """
 
     name: str
@@ -98,6 +116,7 @@ class Implementation:
     interpreted: bool = False
     refuses: Reason = allow
     dtypes: tuple[str, ...] = DTYPES
+    package: str = ""
 
     def unsupported(self, case: Case, chip: Chip | None, kind: ChipKind) -> str | None:
         """Why it cannot be compiled for a kind of chip; ``None`` if it can.
@@ -114,6 +133,8 @@ class Implementation:
 
     def refused(self, case: Case, chip: Chip | None) -> str | None:
         """Why it does not take a case, whatever compiles it; ``None`` if it does."""
+        if self.package and importlib.util.find_spec(self.package) is None:
+            return f"{self.package} is not installed: pip install {self.package}"
         if case.dtype not in self.dtypes:
             return f"it takes {' and '.join(self.dtypes)} only"
         return self.refuses(case, chip)

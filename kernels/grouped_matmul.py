@@ -21,9 +21,8 @@ def implement(
     interpret: bool,  # noqa: ARG001  (a Mosaic kernel is interpreted from outside)
 ) -> Callable[[Arrays], dict[str, jax.Array]]:
     """The case's function from operands to results."""
-    way = {"dense": _dense, "capacity": _capacity, "ragged": _ragged, "megablox": _megablox}[
-        case.implementation.name
-    ]
+    ways = {"dense": _dense, "capacity": _capacity, "ragged": _ragged, "megablox": _megablox}
+    way = ways.get(case.implementation.name, _tokamax)
     return lambda arrays: {"output": way(case, arrays)}
 
 
@@ -61,3 +60,9 @@ def _megablox(case: Case, arrays: Arrays) -> jax.Array:  # noqa: ARG001
     rows = arrays["rows"]
     product: jax.Array = megablox.gmm(rows, arrays["matrices"], arrays["sizes"], rows.dtype)
     return product
+
+
+def _tokamax(case: Case, arrays: Arrays) -> jax.Array:
+    from hloscope.kernels.tokamax_kernels import multiply_groups
+
+    return multiply_groups(case, arrays["rows"], arrays["matrices"], arrays["sizes"])

@@ -27,7 +27,7 @@ from hloscope.kernels.case import Case, Direction
 from hloscope.kernels.errors import bounds_of, errors_of
 from hloscope.kernels.measurement import Outcome
 from hloscope.kernels.operands import draw, in_float64, round_to
-from hloscope.kernels.programs import program_of
+from hloscope.kernels.programs import arguments_of, donation_of, program_of
 from hloscope.kernels.registry import parse_case
 
 SEED = 20
@@ -37,7 +37,7 @@ MOST_IN_A_ROW = 1000
 
 Send = Callable[..., None]
 Program = Callable[[], Any]
-"""A compiled case with its operands."""
+"""A compiled case with its operands; what it donates is what its last call gave back."""
 
 
 def main(request: Mapping[str, Any], send: Send) -> None:
@@ -117,12 +117,14 @@ def _prepare(
             one.name: jnp.asarray(round_to(truth.values[one.name], one.dtype_in(case.dtype)))
             for one in case.family.oracle().operands(case)
         }
-        arguments: tuple[Any, ...] = (arrays,)
+        arguments: tuple[Any, ...] = arguments_of(case, arrays)
         if case.direction is Direction.BACKWARD:
             output = _output_dtype(case, arrays, interpret=interpreted)
             truth.differentiate(case, output)
             arguments = (arrays, jnp.asarray(truth.cotangent))
-        compiled = jax.jit(program_of(case, interpret=interpreted)).lower(*arguments).compile()
+        donation = donation_of(case)
+        program = jax.jit(program_of(case, interpret=interpreted), donate_argnums=donation)
+        compiled = program.lower(*arguments).compile()
         send(
             event="compiled",
             case=case.text,
@@ -143,7 +145,29 @@ def _prepare(
     errors = _errors(case, truth, given)
     outcome = Outcome.INTERPRETED if interpreted else Outcome.MEASURED
     send(event="checked", case=case.text, outcome=outcome.value, errors=errors)
-    return None if interpreted else lambda: compiled(*arguments)
+    if interpreted:
+        return None
+    if donation:
+        kept, state = arguments
+        return _Repeated(compiled, kept, {name: given[name] for name in state})
+    return lambda: compiled(*arguments)
+
+
+class _Repeated:
+    """A program that donates its state: every call gets what the last one made of it.
+
+    So a step is called in training. No copy is timed, the state is in memory once, and
+    the executable is the one whose memory is reported.
+    """
+
+    def __init__(self, compiled: Any, kept: Any, state: Mapping[str, Any]) -> None:
+        self._compiled, self._kept, self._state = compiled, kept, state
+
+    def __call__(self) -> Any:
+        """Run once."""
+        given = self._compiled(self._kept, self._state)
+        self._state = {name: given[name] for name in self._state}
+        return given
 
 
 # How kernels say that they do not take a shape, and JAX that it does not have a kernel.

@@ -35,6 +35,8 @@ class Operand:
         dtype: What it is rounded to; ``CASE_DTYPE`` for the case's own.
         differentiable: Whether a gradient is asked for.
         draw: Makes its values.
+        donated: Whether a step gives it up for the result of its name, which then has
+            its memory, as an optimizer's state does; such a result has its shape and dtype.
     """
 
     name: str
@@ -42,6 +44,7 @@ class Operand:
     dtype: str = CASE_DTYPE
     differentiable: bool = True
     draw: Draw = normal
+    donated: bool = False
 
     def dtype_in(self, case_dtype: str) -> str:
         """Its dtype in a case of that dtype."""

@@ -16,7 +16,7 @@ from hloscope.capture.step import Step
 from hloscope.chips import ChipKind
 from hloscope.kernels.case import Case, Direction
 
-__all__ = ["kernel_step", "program_of"]
+__all__ = ["arguments_of", "donation_of", "kernel_step", "program_of"]
 
 Program = Callable[..., Any]
 
@@ -26,6 +26,7 @@ def program_of(case: Case, *, interpret: bool) -> Program:
 
     It takes the operands by name and gives the results by name; with gradients
     it also takes a cotangent of the first result, and gives two dictionaries.
+    Operands that are donated stand in a dictionary of their own, after the others.
     Products of float32 operands are done in float32, which is not the default
     everywhere: what is called float32 should be.
 
@@ -52,9 +53,35 @@ def program_of(case: Case, *, interpret: bool) -> Program:
             (gradients,) = pull(cotangent)
         return {first: output}, gradients
 
+    def run_in_place(arrays: Mapping[str, jax.Array], state: Mapping[str, jax.Array]) -> Any:
+        return run({**arrays, **state})
+
     program: Program = run if case.direction is Direction.FORWARD else run_both
+    if _donated(case):
+        program = run_in_place
     program.__name__ = f"{case.family.name}_{case.implementation.name}_{case.direction.value}"
     return program
+
+
+def arguments_of(case: Case, operands: Mapping[str, Any]) -> tuple[dict[str, Any], ...]:
+    """Operands as the program takes them: those that are donated apart, if there are any."""
+    given = _donated(case)
+    if not given:
+        return (dict(operands),)
+    kept = {name: one for name, one in operands.items() if name not in given}
+    return kept, {name: operands[name] for name in given}
+
+
+def donation_of(case: Case) -> tuple[int, ...]:
+    """Numbers of the program's arguments that are donated."""
+    return (1,) if _donated(case) else ()
+
+
+def _donated(case: Case) -> tuple[str, ...]:
+    """Operands that the results of their names replace; gradients want them all kept."""
+    if case.direction is Direction.BACKWARD:
+        return ()
+    return tuple(one.name for one in case.family.oracle().operands(case) if one.donated)
 
 
 def kernel_step(case: Case, device: jax.Device | None = None) -> Step:
@@ -64,19 +91,30 @@ def kernel_step(case: Case, device: jax.Device | None = None) -> Step:
         case: What to compute.
         device: What it is compiled for, which need not be there.
     """
-    program = program_of(case, interpret=False)
-    if case.implementation.interpreted:
-        program = _knowing(device, program)
+    program = _for_device(case, device, program_of(case, interpret=False))
     operands = {
         one.name: jax.ShapeDtypeStruct(one.shape, jnp.dtype(one.dtype_in(case.dtype)))
         for one in case.family.oracle().operands(case)
     }
-    arguments: tuple[Any, ...] = (operands,)
+    arguments: tuple[Any, ...] = arguments_of(case, operands)
     if case.direction is Direction.BACKWARD:
         forward = case.family.programs().implement(case, interpret=True)
+        forward = _for_device(case, device, forward)
         output = jax.eval_shape(forward, operands)[case.family.outputs[0]]
         arguments = (operands, jax.ShapeDtypeStruct(output.shape, output.dtype))
-    return Step(program, arguments, name=program.__name__)
+    return Step(program, arguments, donate=donation_of(case), name=program.__name__)
+
+
+def _for_device(case: Case, device: jax.Device | None, program: Program) -> Program:
+    """The program with what its kernel asks about a device that need not be attached."""
+    if case.implementation.kinds == {ChipKind.GPU}:
+        program = _knowing(device, program)
+    if case.implementation.package == "tokamax" and device is not None:
+        # Here and not above: it is there only where tokamax's kernels are asked for.
+        from hloscope.kernels.tokamax_kernels import compiled_for
+
+        program = compiled_for(device, program)
+    return program
 
 
 def _knowing(device: jax.Device | None, program: Program) -> Program:

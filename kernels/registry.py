@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import difflib
 import importlib
+import math
 import re
 from collections.abc import Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
@@ -60,9 +61,15 @@ def parse_shape(family: Family, text: str) -> tuple[dict[str, int], dict[str, fl
         if "=" in part:
             pairs.append(part)
             continue
-        match = re.fullmatch(r"([a-z])([1-9][0-9]{0,9})", part)
-        known = [size.letter for size in family.sizes]
-        if match is None or match[1] not in known or int(match[2]) > _LARGEST:
+        match = re.fullmatch(r"([a-z])([0-9]+)", part)
+        known = {size.letter: size.name for size in family.sizes}
+        if match is not None and match[1] in known and not 1 <= int(match[2]) <= _LARGEST:
+            raise UsageError(
+                f"{part!r} is no {known[match[1]]}",
+                place=f"--shape {text}",
+                hint=f"Sizes are whole numbers from 1 to {_LARGEST:,}.",
+            )
+        if match is None or match[1] not in known:
             shown = ", ".join(f"{size.letter} ({size.name})" for size in family.sizes)
             raise UsageError(
                 f"{part!r} is no size of {family.name}",
@@ -93,11 +100,12 @@ def parse_settings(family: Family, pairs: Iterable[str]) -> dict[str, float]:
         setting = known[name]
         number = {"true": "1", "false": "0"}.get(value.lower(), value)
         pattern = r"[0-9]{1,9}" if setting.whole else r"[0-9]{1,9}(\.[0-9]{1,9})?"
-        if not re.fullmatch(pattern, number) or (
-            setting.most is not None and float(number) > setting.most
+        if not re.fullmatch(pattern, number) or not (
+            setting.least <= float(number) <= (math.inf if setting.most is None else setting.most)
         ):
             kind = "a whole number" if setting.whole else "a number"
-            limit = f" up to {setting.most:g}" if setting.most is not None else ""
+            limit = f" from {setting.least:g}" if setting.least else ""
+            limit += f" up to {setting.most:g}" if setting.most is not None else ""
             raise UsageError(
                 f"{name} takes {kind}{limit}, not {value!r}",
                 place=f"--set {pair}",

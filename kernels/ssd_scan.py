@@ -15,14 +15,29 @@ __all__ = ["implement"]
 Arrays = Mapping[str, jax.Array]
 
 
-def implement(
-    case: Case,
-    *,
-    interpret: bool,  # noqa: ARG001  (there is no Pallas kernel among them)
-) -> Callable[[Arrays], dict[str, jax.Array]]:
-    """The case's function from operands to results; states are float32."""
+def implement(case: Case, *, interpret: bool) -> Callable[[Arrays], dict[str, jax.Array]]:
+    """The case's function from operands to results; states are float32.
+
+    Args:
+        case: What to compute.
+        interpret: Whether Triton's kernel runs interpreted; Mosaic's is from outside.
+    """
+    if case.implementation.name in ("pallas_gpu", "pallas_tpu"):
+        return lambda arrays: {"output": _pallas(case, arrays, interpret=interpret)}
     way = {"sequential": _sequential, "chunked": _chunked}[case.implementation.name]
     return lambda arrays: {"output": way(case, arrays)}
+
+
+def _pallas(case: Case, arrays: Arrays, *, interpret: bool) -> jax.Array:
+    operands = (arrays[name] for name in ("query", "key", "value", "decay"))
+    # Here and not above: what Pallas changes should cost no other implementation.
+    if case.implementation.name == "pallas_tpu":
+        from hloscope.kernels.ssd_mosaic import mosaic_ssd
+
+        return mosaic_ssd(*operands, chunk=case.whole("chunk"))
+    from hloscope.kernels.ssd_triton import triton_ssd
+
+    return triton_ssd(*operands, chunk=case.whole("chunk"), interpret=interpret)
 
 
 def _sequential(case: Case, arrays: Arrays) -> jax.Array:
@@ -43,6 +58,5 @@ def _sequential(case: Case, arrays: Arrays) -> jax.Array:
 
 
 def _chunked(case: Case, arrays: Arrays) -> jax.Array:
-    chunk = max(case.whole("chunk"), 1)
     operands = (arrays[name] for name in ("query", "key", "value", "decay"))
-    return state_space_duality(*operands, chunk=chunk)
+    return state_space_duality(*operands, chunk=case.whole("chunk"))

@@ -29,7 +29,7 @@ def implement(
         if form == "full":
             total = _sum_of_losses(hidden, table, labels)
         else:
-            chunks = max(case.whole("chunks"), 1)
+            chunks = case.whole("chunks")
             pieces = (hidden.reshape(chunks, -1, case["d"]), labels.reshape(chunks, -1))
 
             @jax.checkpoint

@@ -12,7 +12,7 @@ from hloscope.kernels.case import Direction
 from hloscope.kernels.errors import ResultError
 from hloscope.kernels.measurement import Measured, Outcome
 from hloscope.pipeline.audit import plural
-from hloscope.pipeline.findings import Basis, Column, Quantity, Report, Table, Unit
+from hloscope.pipeline.findings import Basis, Column, Quantity, Report, Table, Text, Unit
 
 __all__ = ["find_fastest", "report_bench"]
 
@@ -97,7 +97,7 @@ def _by_implementation(rows: Sequence[Measured]) -> dict[str, dict[Direction, Me
 
 def _times(shape: str, dtype: str, rows: Sequence[Measured], fastest: Sequence[str]) -> Table:
     directions = [d for d in Direction if any(row.case.direction is d for row in rows)]
-    columns = [Column("implementation")]
+    columns = [Column("implementation", text=Text.WORD)]
     for direction in directions:
         title = "forward" if direction is Direction.FORWARD else "with backward"
         columns += [Column(title, Unit.SECONDS), Column("spread", Unit.SHARE)]
@@ -187,8 +187,8 @@ def _errors(rows: Sequence[Measured]) -> Table:
         if not (row.case.direction is Direction.BACKWARD and not error.gradient) or error.is_wrong
     ]
     columns = (
-        Column("shape"),
-        Column("implementation"),
+        Column("shape", text=Text.WORD),
+        Column("implementation", text=Text.WORD),
         Column("result"),
         Column("largest", Unit.COUNT),
         Column("norm", Unit.COUNT),
@@ -226,8 +226,8 @@ def _programs(rows: Sequence[Measured], route_of: Callable[[Measured], Route | N
             )
 
     columns = (
-        Column("shape"),
-        Column("implementation"),
+        Column("shape", text=Text.WORD),
+        Column("implementation", text=Text.WORD),
         Column("direction"),
         Column("temporaries", Unit.BYTES),
         Column("peak", Unit.BYTES),

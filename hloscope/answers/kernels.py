@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Mapping, Sequence
 
 from hloscope.answers.flop_answers import find_answers
@@ -11,7 +12,7 @@ from hloscope.errors import HloscopeError
 from hloscope.kernels import registry
 from hloscope.kernels.case import Case, Family
 from hloscope.pipeline.audit import plural
-from hloscope.pipeline.findings import Basis, Column, Quantity, Report, Table, Unit
+from hloscope.pipeline.findings import Basis, Column, Quantity, Report, Table, Text, Unit
 from hloscope.pipeline.inputs import XlaMemory
 from hloscope.pipeline.session import AnalysisFailedError, Session
 
@@ -45,8 +46,8 @@ def list_kernels(targets: Sequence[Target], blockers: Mapping[str, str]) -> Repo
             why = "; ".join(f"{', '.join(where)}: {reason}" for reason, where in reasons.items())
             rows.append((family.name, case.implementation.name, *words, why))
     columns = (
-        Column("family"),
-        Column("implementation"),
+        Column("family", text=Text.WORD),
+        Column("implementation", text=Text.WORD),
         *(Column(target.text) for target in targets),
         Column("why not"),
     )
@@ -87,7 +88,7 @@ def _settings(family: Family) -> Table:
     return Table(
         f"takes.{family.name}",
         f"{family.name}: {family.title}",
-        (Column("name"), Column("kind"), Column("what it is")),
+        (Column("name", text=Text.WORD), Column("kind"), Column("what it is")),
         (*sizes, *settings, *ways),
     )
 
@@ -111,7 +112,7 @@ def report_routes(
     """
     rows: list[tuple[str | Quantity, ...]] = []
     calls: list[tuple[str | Quantity, ...]] = []
-    compiled = 0
+    compiled: list[Case] = []
     for case in cases:
         name = case.implementation.name
         status, reason = status_on(case, target, blockers)
@@ -125,16 +126,18 @@ def report_routes(
             memory = session.find(XlaMemory)
         except (HloscopeError, AnalysisFailedError) as error:
             said = _first_line(error)
-            rows.append((name, *_unknown(said), f"failed: {said}"))
+            refused = _refused(said)
+            verdict = f"failed: {said}" if refused is None else f"unsupported: {refused}"
+            rows.append((name, *_unknown(refused or said), verdict))
             continue
-        compiled += 1
+        compiled.append(case)
         temporaries, peak = memory_of(None if memory is None else memory.values)
         rows.append((name, flops, temporaries, peak, route.launches, route.words))
         calls += [
             (name, call, Quantity("calls", count)) for call, count in sorted(route.calls.items())
         ]
     columns = (
-        Column("implementation"),
+        Column("implementation", text=Text.WORD),
         Column("products", Unit.FLOPS),
         Column("temporaries", Unit.BYTES),
         Column("peak", Unit.BYTES, spare=True),
@@ -144,7 +147,11 @@ def report_routes(
     first = cases[0]
     tables = [Table("routes", "What the compiler made of each", columns, tuple(rows))]
     if calls:
-        heads = (Column("implementation"), Column("custom call"), Column("calls", Unit.COUNT))
+        heads = (
+            Column("implementation", text=Text.WORD),
+            Column("custom call"),
+            Column("calls", Unit.COUNT),
+        )
         tables.append(Table("calls", "Custom calls", heads, tuple(calls)))
     header: dict[str, str | Quantity] = {
         "target": target.text,
@@ -154,9 +161,11 @@ def report_routes(
     }
     if target.chip is not None and target.chip.caveat:
         header["caveat"] = target.chip.caveat
-    summary = f"{plural(compiled, 'implementation')} of {len(cases)} compiled for {target.text}."
-    notes = (
-        f"hloscope audit, memory, draw and the others take kernel:{first.text} as their SOURCE",
+    count = plural(len(compiled), "implementation")
+    summary = f"{count} of {len(cases)} compiled for {target.text}."
+    notes = tuple(
+        f"hloscope audit, memory, draw and the others take kernel:{case.text} as their SOURCE"
+        for case in compiled[:1]
     )
     return Report(
         "kernels", first.family.name, header, tables=tuple(tables), summary=summary, notes=notes
@@ -170,6 +179,28 @@ def _first_line(error: Exception) -> str:
         last = next((line for line in reversed(lines) if "Error" in line), "")
         return f"{error.message}: {last}" if last else error.message
     return str(error)
+
+
+_REFUSALS = (
+    # What a kernel says of a case that it does not take.
+    (r"NotImplementedError: (.+)", r"\1"),
+    # JAX 0.12 knows GPUs by their names: its error for others speaks of those attached.
+    (r"No supported GPU devices found", "Pallas in this JAX does not know the card"),
+    (
+        r"Shared memory size limit exceeded: requested (\d+), available: (\d+)",
+        r"it wants \1 bytes of shared memory, and the chip has \2",
+    ),
+    (r"CompileTimeScopedVmemOom", "it wants more vector memory (VMEM) than a kernel may have"),
+)
+
+
+def _refused(said: str) -> str | None:
+    """Why a kernel does not take what was asked, if that is what a failure says."""
+    for pattern, words in _REFUSALS:
+        match = re.search(pattern, said)
+        if match is not None:
+            return match.expand(words)
+    return None
 
 
 def _unknown(reason: str) -> tuple[Quantity, ...]:

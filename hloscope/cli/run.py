@@ -66,7 +66,11 @@ class _Root(LazyGroup):
         ),
         Entry("bench", "hloscope.cli.bench", "Kernels timed here, each beside its errors."),
         Entry("check", "hloscope.cli.check", "Checks for CI: exit 1 when one does not hold."),
-        Entry("archs", "hloscope.cli.archs", "Architectures that --arch knows, or what one of them takes."),
+        Entry(
+            "archs",
+            "hloscope.cli.archs",
+            "Architectures that --arch knows, or what one of them takes.",
+        ),
         Entry("targets", "hloscope.cli.targets", "Chips to compile for; install or remove them."),
         Entry("explain", "hloscope.cli.explain", "What a rule looks for, and what to do."),
     )

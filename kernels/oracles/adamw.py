@@ -49,10 +49,10 @@ def operands(case: Case) -> tuple[Operand, ...]:
         return generator.integers(2**32, size=shape, dtype=np.uint32)
 
     return (
-        Operand("parameter", shape, "float32", False),
+        Operand("parameter", shape, "float32", False, donated=True),
         Operand("gradient", shape, differentiable=False),
-        Operand("mean", shape, state, False, mean),
-        Operand("variance", shape, state, False, variance),
+        Operand("mean", shape, state, False, mean, donated=True),
+        Operand("variance", shape, state, False, variance, donated=True),
         Operand("step", (), "int32", False, step),
         Operand("seed", (2,), "uint32", False, seed),
     )

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from hloscope.chips import Chip, ChipKind
-from hloscope.kernels.case import Case, Direction, Family, Implementation, Setting, Size
+from hloscope.kernels.case import Case, Direction, Family, Implementation, Setting, Size, too_old
 
 __all__ = ["FAMILY"]
 
@@ -28,8 +28,9 @@ def _xla(case: Case, chip: Chip | None) -> str | None:
 
 
 def _cudnn(case: Case, chip: Chip | None) -> str | None:
-    if chip is not None and chip.gpu is not None and chip.gpu.compute_capability < (8, 0):
-        return "cuDNN's fused attention needs compute capability 8.0"
+    old = too_old(chip, (8, 0), "cuDNN's fused attention")
+    if old is not None:
+        return old
     if case["d"] % 8 or case["d"] > 128:
         return "cuDNN takes head widths that are multiples of 8, up to 128"
     if case.whole("window") and not case.whole("causal"):
@@ -37,6 +38,14 @@ def _cudnn(case: Case, chip: Chip | None) -> str | None:
     if case.whole("window") and (case.whole("segments") or case.whole("pad")):
         return "cuDNN takes a window or a mask, not both"
     return _xla(case, chip)
+
+
+def _hopper(case: Case, chip: Chip | None) -> str | None:
+    return too_old(chip, (9, 0), "Mosaic for GPUs") or _plain(case, chip)
+
+
+def _ampere(case: Case, chip: Chip | None) -> str | None:
+    return too_old(chip, (8, 0), "Triton in XLA") or _plain(case, chip)
 
 
 def _flash(case: Case, chip: Chip | None) -> str | None:
@@ -53,7 +62,7 @@ def _flash_gpu(case: Case, chip: Chip | None) -> str | None:
         return f"{length} rows are no whole tiles of {_BLOCK}; set pad={_BLOCK}"
     if case["d"] & (case["d"] - 1):
         return "Triton takes head widths that are powers of two"
-    return _flash(case, chip)
+    return _ampere(case, chip) or _flash(case, chip)
 
 
 def _in_tiles(case: Case) -> str | None:
@@ -124,6 +133,35 @@ FAMILY = Family(
             interpreted=True,
             refuses=_splash,
             dtypes=("bfloat16", "float32"),
+        ),
+        Implementation(
+            "tokamax_chunked",
+            "tokamax, in XLA by tiles of scores",
+            refuses=_plain,
+            package="tokamax",
+        ),
+        Implementation(
+            "tokamax_triton",
+            "tokamax's Pallas kernel for GPUs (Triton)",
+            kinds=frozenset({ChipKind.GPU}),
+            refuses=_ampere,
+            package="tokamax",
+        ),
+        Implementation(
+            "tokamax_mosaic_gpu",
+            "tokamax's Pallas kernel for GPUs from Hopper on (Mosaic GPU)",
+            kinds=frozenset({ChipKind.GPU}),
+            refuses=_hopper,
+            dtypes=_HALF,
+            package="tokamax",
+        ),
+        Implementation(
+            "tokamax_mosaic_tpu",
+            "tokamax's Pallas kernel for TPUs (Mosaic), a splash attention",
+            kinds=frozenset({ChipKind.TPU}),
+            refuses=_plain,
+            dtypes=("bfloat16", "float32"),
+            package="tokamax",
         ),
     ),
     outputs=("output",),

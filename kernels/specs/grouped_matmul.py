@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from hloscope.chips import Chip, ChipKind
-from hloscope.kernels.case import Case, Family, Implementation, Setting, Size
+from hloscope.kernels.case import Case, Family, Implementation, Setting, Size, too_old
 
 __all__ = ["FAMILY"]
 
@@ -14,6 +14,14 @@ def _megablox(case: Case, chip: Chip | None) -> str | None:  # noqa: ARG001  (a 
     if case["s"] % _TILE:
         return f"{case['s']} rows are no whole tiles of {_TILE}"
     return None
+
+
+def _hopper(case: Case, chip: Chip | None) -> str | None:  # noqa: ARG001
+    return too_old(chip, (9, 0), "Mosaic for GPUs")
+
+
+def _ampere(case: Case, chip: Chip | None) -> str | None:  # noqa: ARG001
+    return too_old(chip, (8, 0), "Triton in XLA")
 
 
 FAMILY = Family(
@@ -45,6 +53,28 @@ FAMILY = Family(
             interpreted=True,
             refuses=_megablox,
             dtypes=("bfloat16", "float32"),
+        ),
+        Implementation(
+            "tokamax_triton",
+            "tokamax.ragged_dot by its Pallas kernel for GPUs (Triton)",
+            kinds=frozenset({ChipKind.GPU}),
+            refuses=_ampere,
+            package="tokamax",
+        ),
+        Implementation(
+            "tokamax_mosaic_gpu",
+            "tokamax.ragged_dot by its Pallas kernel for GPUs from Hopper on (Mosaic GPU)",
+            kinds=frozenset({ChipKind.GPU}),
+            refuses=_hopper,
+            dtypes=("bfloat16", "float16"),
+            package="tokamax",
+        ),
+        Implementation(
+            "tokamax_mosaic_tpu",
+            "tokamax.ragged_dot by its Pallas kernel for TPUs (Mosaic)",
+            kinds=frozenset({ChipKind.TPU}),
+            dtypes=("bfloat16", "float32"),
+            package="tokamax",
         ),
     ),
     outputs=("output",),

@@ -9,7 +9,7 @@ __all__ = ["FAMILY"]
 
 
 def _chunked(case: Case, chip: Chip | None) -> str | None:  # noqa: ARG001  (a Reason)
-    if case["s"] % max(case.whole("chunks"), 1):
+    if case["s"] % case.whole("chunks"):
         return f"{case['s']} tokens do not split into {case.whole('chunks')} chunks"
     return None
 
@@ -22,7 +22,9 @@ FAMILY = Family(
         Size("d", "width", 512),
         Size("v", "vocabulary", 32768),
     ),
-    settings=(Setting("chunks", "pieces that the chunked forms take the tokens in", default=4),),
+    settings=(
+        Setting("chunks", "pieces that the chunked forms take the tokens in", default=4, least=1),
+    ),
     implementations=(
         Implementation("full", "all logits at once, summed in float32"),
         Implementation("full_float32", "all logits at once, operands converted to float32"),

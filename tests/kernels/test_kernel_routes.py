@@ -3,6 +3,7 @@
 import pytest
 
 import hloscope
+from hloscope.answers import kernels
 from hloscope.api import list_kernels
 from hloscope.errors import UsageError
 from hloscope.pipeline.findings import Basis, Quantity
@@ -65,6 +66,25 @@ def test_a_kernel_is_a_source_like_any_other():
 def test_a_kernel_that_is_none_is_refused():
     with pytest.raises(UsageError, match="softcap"):
         hloscope.load("kernel:attention/xla/s8,softcap=3")
+
+
+@pytest.mark.parametrize(
+    ("said", "reason"),
+    [
+        ("it could not be traced: NotImplementedError: no such width", "no such width"),
+        ("RuntimeError: No supported GPU devices found, please", "does not know the card"),
+        (
+            "RESOURCE_EXHAUSTED: Shared memory size limit exceeded: requested 262144, "
+            "available: 232448, context: []",
+            "it wants 262144 bytes of shared memory, and the chip has 232448",
+        ),
+        ("JaxRuntimeError: RESOURCE_EXHAUSTED: E1001: CompileTimeScopedVmemOom:", "VMEM"),
+        ("the worker died of SIGABRT in the phase `compile`", None),
+    ],
+)
+def test_what_a_kernel_does_not_take_is_told_from_what_fails(said, reason):
+    refused = kernels._refused(said)
+    assert refused is None if reason is None else reason in refused
 
 
 def test_a_missing_plugin_is_a_reason_and_no_failure(tmp_path, monkeypatch):
