@@ -299,6 +299,12 @@ _STATE_DTYPE = Option(
     "float32",
     ("float32", "bfloat16"),
 )
+_QUANTIZE = Option(
+    "quantize",
+    "type of the products of the layers' linear parts: fp8 forward and backward, int8 forward",
+    "none",
+    ("none", "fp8", "int8"),
+)
 _HEAD_CHUNKS = Option(
     "head_chunks",
     "parts of a sequence that the vocabulary head and its loss take one after another, the logits "
@@ -325,7 +331,7 @@ def _transformer(name: str, description: str, *, bad: tuple[str, ...]) -> ArchSp
         name=name,
         description=description,
         presets=_PRESETS,
-        options=(*_TRAINING, _REMAT, _SCANNED_LAYERS),
+        options=(*_TRAINING, _REMAT, _SCANNED_LAYERS, _QUANTIZE),
         axes=_AXES,
         module=f"hloscope.models.{name}",
         bad=("baked-table", *bad, "unrolled-layers"),
@@ -346,7 +352,7 @@ def _recurrent(name: str, description: str) -> ArchSpec:
         name=name,
         description=description,
         presets=_PRESETS,
-        options=(*_WITHOUT_ATTENTION, _REMAT, _SCANNED_LAYERS, _HEAD_CHUNKS),
+        options=(*_WITHOUT_ATTENTION, _REMAT, _SCANNED_LAYERS, _QUANTIZE, _HEAD_CHUNKS),
         axes=_AXES,
         module=f"hloscope.models.{name}",
         bad=("float32-head", "undonated-state", "unrolled-layers"),
@@ -378,7 +384,7 @@ _ARCHS = {
             name="causal_transformer",
             description="decoder-only language model with a float32 head; Llama-shaped at base",
             presets=_PRESETS,
-            options=(*_TRAINING, _REMAT, _SCAN_LAYERS, _HEAD_CHUNKS),
+            options=(*_TRAINING, _REMAT, _SCAN_LAYERS, _QUANTIZE, _HEAD_CHUNKS),
             axes=_AXES,
             module="hloscope.models.causal_transformer",
             bad=("odd-length", "undonated-state"),
@@ -387,7 +393,7 @@ _ARCHS = {
             name="moe_transformer",
             description="the causal_transformer with 8 experts, top 2, in every second layer",
             presets=_PRESETS,
-            options=(*_TRAINING, _REMAT, _HEAD_CHUNKS, _EXPERTS),
+            options=(*_TRAINING, _REMAT, _QUANTIZE, _HEAD_CHUNKS, _EXPERTS),
             axes=(*_AXES, "expert"),
             module="hloscope.models.moe_transformer",
             bad=("undonated-state",),
@@ -396,7 +402,7 @@ _ARCHS = {
             name="hierarchical_mmdit",
             description="diffusion transformer over text and 64x64 images in three stages",
             presets=_PRESETS,
-            options=(*_TRAINING, _REMAT),
+            options=(*_TRAINING, _REMAT, _QUANTIZE),
             axes=_AXES,
             module="hloscope.models.hierarchical_mmdit",
             bad=("baked-table", *_CAPTIONED),

@@ -24,6 +24,7 @@ from hloscope.errors import UsageError
 from hloscope.ir.signature import Role
 from hloscope.models.blocks.attention import AttentionRoute
 from hloscope.models.optimizers import make_optimizer
+from hloscope.models.quantization import quantize
 from hloscope.models.sharding import (
     Constrain,
     batch_constraint,
@@ -71,6 +72,7 @@ class TrainingConfig:
         optimizer: See ``hloscope.models.optimizers``.
         state_dtype: Of the optimizer's moments.
         learning_rate: Of the optimizer.
+        quantize: See ``hloscope.models.quantization``.
         bad: Names of the antipatterns to build in.
     """
 
@@ -80,6 +82,7 @@ class TrainingConfig:
     optimizer: str = "adamw"
     state_dtype: DTypeLike = jnp.float32
     learning_rate: float = 2e-4
+    quantize: str = "none"
     bad: frozenset[str] = frozenset()
 
 
@@ -197,13 +200,15 @@ class Learner:
 
     Args:
         create: The model's constructor; only its shapes are read here.
-        config: Names the optimizer.
+        config: Names the optimizer and what multiplies in eight bits.
     """
 
     def __init__(self, create: Callable[[nnx.Rngs], nnx.Module], config: TrainingConfig) -> None:
         self._create = create
         self._optimizer = make_optimizer(config.optimizer, config.learning_rate, config.state_dtype)
-        self._graphdef, _ = parameters_of(nnx.eval_shape(lambda: create(nnx.Rngs(0))))
+        self._graphdef, _ = parameters_of(
+            nnx.eval_shape(lambda: quantize(create(nnx.Rngs(0)), config.quantize))
+        )
 
     def init(self, key: jax.Array) -> State:
         """The state before the first step, from a random key."""

@@ -5,11 +5,13 @@ from __future__ import annotations
 from collections.abc import Sequence, Set
 from dataclasses import dataclass
 
+from hloscope.chips import Chip
 from hloscope.ir import Instruction
 from hloscope.ir.dtypes import BITS, is_floating, is_integer
 from hloscope.passes.converts import Convert, Converts, is_asked_for
 from hloscope.passes.dtype_products import DtypeProducts, ProductDtypes
 from hloscope.passes.origins import Origins, moves
+from hloscope.passes.peaks import is_widened
 from hloscope.pipeline.analyses import analysis
 
 __all__ = ["Quantization", "find_quantization", "is_quantized"]
@@ -24,15 +26,20 @@ class Quantization:
     Attributes:
         into: Conversions of a wider floating-point array to such a type.
         out_of: Conversions back, or to the type of the arithmetic.
-        products: Products that multiply two such operands.
-        widened: Products with an operand that was widened from such a type first:
-            the memory is saved, the matrix unit is not used.
+        products: Products that multiply two such operands, as far as is known: where
+            the chip is, without those that it has no unit for.
+        widened: Products with an operand that was widened from such a type first, or
+            that the chip widens on the way in: the memory is saved, the matrix unit
+            is not used.
         stored_bytes: Bytes of entry parameters in such a type that products use:
             half of what they would be in sixteen bits.
         wasted_bytes: Bytes that the conversions move through memory per
             execution, without those whose result is used up in the launch that
             widens it, which reads fewer bytes than the wide operand would have,
             those around an exchange, and those of what the program hands back.
+        widened_types: Those of ``widened`` before they were widened.
+        without_unit: Those among them that stand on products, for the chip to widen
+            inside: it has no unit for them.
         widened_by_xla: Whether XLA widened every such operand, and the program
             none: it asked for products that the device has no unit for.
     """
@@ -43,12 +50,14 @@ class Quantization:
     widened: Sequence[ProductDtypes]
     stored_bytes: int
     wasted_bytes: int
+    widened_types: Set[str]
+    without_unit: Set[str]
     widened_by_xla: bool
 
     @property
     def used(self) -> bool:
         """Whether the program holds anything quantized."""
-        return bool(self.into or self.out_of or self.products)
+        return bool(self.into or self.out_of or self.products or self.without_unit)
 
     @property
     def flops(self) -> int:
@@ -76,7 +85,7 @@ def is_quantized(dtype: str) -> bool:
 
 @analysis
 def find_quantization(
-    converts: Converts, products: DtypeProducts, origins: Origins
+    converts: Converts, products: DtypeProducts, origins: Origins, chip: Chip | None
 ) -> Quantization:
     """Set conversions around quantized values beside the products that use them.
 
@@ -85,8 +94,11 @@ def find_quantization(
     """
     into = [c for c in converts.rows if _is_between(c.source, c.result, c)]
     out_of = [c for c in converts.rows if _is_between(c.result, c.source, c)]
-    narrow = [p for p in products.rows if p.quantized]
-    widened = [p for p in products.rows if not p.quantized and _holds_widened(p, origins)]
+    narrow = [p for p in products.rows if p.quantized and not _without_unit(p, chip)]
+    inside = [p for p in products.rows if p.quantized and _without_unit(p, chip)]
+    ahead = [p for p in products.rows if not p.quantized and _sources(p, origins)]
+    widened = ahead + inside
+    lacking = {dtype for product in inside for dtype in _without_unit(product, chip)}
     sent = _exchanged(out_of, origins)
     wasted = sum(_wasted(c) for c in out_of if c.instruction not in sent)
     wasted += sum(
@@ -95,9 +107,10 @@ def find_quantization(
         if c.instruction not in sent and not _leaves_program(c.instruction)
     )
     stored = _stored(narrow, widened, origins)
-    sources = [source for product in widened for source in _sources(product, origins)]
-    by_xla = bool(sources) and not any(is_asked_for(source) for source in sources)
-    return Quantization(into, out_of, narrow, widened, stored, wasted, by_xla)
+    sources = [source for product in ahead for source in _sources(product, origins)]
+    by_xla = bool(widened) and not any(is_asked_for(source) for source in sources)
+    types = lacking | {source.operands[0].shape.dtype for source in sources}
+    return Quantization(into, out_of, narrow, widened, stored, wasted, types, lacking, by_xla)
 
 
 def _wasted(widening: Convert) -> int:
@@ -193,8 +206,11 @@ def _is_between(wide: str, narrow: str, convert: Convert) -> bool:
     )
 
 
-def _holds_widened(product: ProductDtypes, origins: Origins) -> bool:
-    return bool(_sources(product, origins))
+def _without_unit(product: ProductDtypes, chip: Chip | None) -> Set[str]:
+    """Types of a product's operands that the chip widens, as far as it is known."""
+    if chip is None:
+        return frozenset()
+    return {dtype for dtype in product.multiplied if is_widened(dtype, chip)}
 
 
 _SUMS = ("all-reduce", "reduce-scatter")

@@ -67,6 +67,7 @@ def report_dtypes(
     trust, missing = trust_of(session)
     total = total_of(products.rows)
     exchanges = session.get(CollectiveDtypes)
+    quantization = session.get(Quantization)
     tables = [
         products_table(products, total),
         converts_table(session.get(Converts), session.get(Traffic).total(), top),
@@ -76,9 +77,9 @@ def report_dtypes(
         narrow_sums_table(exchanges, session.get(NarrowReductions), top),
         wide_types_table(session.get(WideTypes), top),
         promotions_table(session.get(Promotions), top),
-        quantization_table(session.get(Quantization), total),
+        quantization_table(quantization, total),
     ]
-    notes = [*_notes(products), *found.notes, *([missing] if missing else [])]
+    notes = [*_notes(products, quantization), *found.notes, *([missing] if missing else [])]
     return Report(
         command="dtypes",
         subject=subject.name,
@@ -107,8 +108,13 @@ def _summary(products: DtypeProducts, total: FlopTotal, found: Report) -> str:
     return f"{head} {many} on types." if found.findings else f"{head} No findings on types."
 
 
-def _notes(products: DtypeProducts) -> list[str]:
+def _notes(products: DtypeProducts, quantization: Quantization) -> list[str]:
     notes = []
+    if quantization.without_unit:
+        notes.append(
+            f"the chip has no unit for {' and '.join(sorted(quantization.without_unit))}: it "
+            "multiplies such operands in bfloat16, whatever type stands on the product"
+        )
     by_hand = [row for row in products.rows if row.partial is PartialSums.XLA]
     if by_hand:
         notes.append(

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from hloscope.chips import ChipKind, Target
+from hloscope.chips import Chip, ChipKind
 from hloscope.passes.finding_sites import instruction_site
 from hloscope.passes.flops.ledger import FlopLedger
 from hloscope.passes.quantization import Quantization
@@ -24,7 +24,7 @@ def quantization_without_gain(
     ledger: FlopLedger,
     traffic: Traffic,
     limits: Limits,
-    target: Target | None = None,
+    chip: Chip | None = None,
 ) -> Iterator[Finding]:
     """Finds programs whose conversions to and from eight bits gain neither time nor memory.
 
@@ -34,14 +34,18 @@ def quantization_without_gain(
         such types. It is found where conversions move ``traffic_share`` (1%) of
         the program's bytes or more, and either no product multiplies in eight
         bits, or those that do have fewer than ``quantized_flops_per_byte`` (500)
-        FLOPs for each byte of conversions. Weights and caches that are kept in
+        FLOPs for each byte of conversions; and whatever they move where the chip
+        lacks the unit for all of the products, and no argument is kept in eight
+        bits. Weights and caches that are kept in
         eight bits and widened inside the launch that uses them up save memory
         traffic and are left alone, and so are values that devices exchange in
         eight bits, state that the program hands back in them, and programs
         without products. Where the program multiplies quantized operands and
         XLA widens them because the device has no unit for them, the finding says
-        so; on a CPU, which nobody quantizes for, it is a note. Bytes (uint8) are
-        taken for pixels, not for numbers that were quantized.
+        so; on a CPU, which nobody quantizes for, it is a note. XLA:TPU leaves such
+        a type on the product and widens it inside: where the target is a TPU without
+        that unit, as for float8 up to v6e, that is no product in eight bits. Bytes
+        (uint8) are taken for pixels, not for numbers that were quantized.
 
     Why it costs:
         Eight-bit products run at twice the rate of bfloat16 ones. On an H100 a
@@ -65,13 +69,15 @@ def quantization_without_gain(
     """
     total = traffic.total()
     moved = quantization.wasted_bytes
-    if not ledger.rows or not total or not moved or moved < limits.traffic_share * total:
+    converts = (*quantization.into, *quantization.out_of)
+    if not ledger.rows or not total or not converts:
         return
-    rate = quantization.flops / moved
+    if moved < max(limits.traffic_share * total, 1) and not _is_for_another_chip(quantization):
+        return
+    rate = quantization.flops / max(moved, 1)
     if rate >= limits.quantized_flops_per_byte:
         return
     share = moved / total
-    converts = (*quantization.into, *quantization.out_of)
     known = all(convert.times.exact is not None for convert in converts)
     basis, model = (Basis.EXACT, None) if known else (Basis.MODELLED, _ONCE)
     cost = Quantity("bytes of conversions", moved, Unit.BYTES, basis, model)
@@ -83,14 +89,11 @@ def quantization_without_gain(
         notes.append(
             f"{plural(len(quantization.widened), 'product')} of quantized operands after widening"
         )
-    fix = "Multiply the quantized operands themselves and scale the result, or stay in bfloat16."
     severity = limits.severity(share)
     if quantization.widened_by_xla:
         notes.append("the program multiplies quantized operands; XLA widened them for this device")
-        fix = "Compile for the chip that it will run on; where that one has no such unit either, "
-        fix += "stay in bfloat16."
-        on_cpu = target is not None and target.chip is not None and target.chip.kind is ChipKind.CPU
-        severity = Severity.NOTE if on_cpu else severity
+        if chip is not None and chip.kind is ChipKind.CPU:
+            severity = Severity.NOTE
     if quantization.flops:
         message = "conversions to and from eight bits outweigh the products in eight bits"
     else:
@@ -108,9 +111,38 @@ def quantization_without_gain(
             Quantity("conversions", len(converts)),
             Quantity("FLOPs in eight bits", quantization.flops, Unit.FLOPS, basis, model),
             Quantity("share of product FLOPs", gained, Unit.SHARE, basis, model),
-            Quantity("FLOPs per byte", rate, Unit.COUNT, basis, model),
+            *((Quantity("FLOPs per byte", rate, Unit.COUNT, basis, model),) if moved else ()),
         ),
         cost=cost,
-        fix=fix,
+        fix=_fix(quantization, chip),
         notes=tuple(notes),
+    )
+
+
+def _is_for_another_chip(quantization: Quantization) -> bool:
+    """Whether all that is quantized is for products that this chip has no unit for."""
+    return bool(
+        quantization.without_unit and not quantization.products and not quantization.stored_bytes
+    )
+
+
+def _fix(quantization: Quantization, chip: Chip | None) -> str:
+    if quantization.flops and not quantization.widened:
+        return (
+            "Quantize only products of more FLOPs for each byte that is converted for them: more "
+            "rows, wider layers. Leave the others in bfloat16."
+        )
+    if not quantization.widened_by_xla:
+        return (
+            "Multiply the quantized operands themselves and scale the result, or stay in bfloat16."
+        )
+    types = quantization.widened_types
+    if chip is not None and types and types <= set(chip.peaks):
+        return (
+            f"{chip.name} multiplies {' and '.join(sorted(types))} itself: see whether an XLA "
+            "option keeps it from that, as xla_gpu_enable_triton_gemm=false does."
+        )
+    return (
+        "Compile for the chip that it will run on; where that one has no such unit either, stay "
+        "in bfloat16."
     )

@@ -22,6 +22,11 @@ _ONCE = "; each branch taken, loops of unknown length run once"
 _SHOWN = 4
 _SCOPE_PARTS = 3
 _STAGES = 4  # of a sum that the compiler takes apart
+_MAXIMA = (
+    "Take the scale of a quantized array from the maxima of the steps before (delayed scaling), so "
+    "that the pass which rounds it also measures it; compute a softmax with its maximum in one "
+    "kernel (Pallas)."
+)
 
 
 @rule("HS510", "repeated-reads", Category.REDUNDANT_WORK)
@@ -39,7 +44,8 @@ def repeated_reads(
         norms' scales do, where another launch writes that array, or reads it in whole, and
         neither waits for the other but for the array. Launches with a product in them,
         kernels and changes of layout are left out, and so are attention's scores (HS501) and
-        arrays that stay in a TPU's vector memory. What the sums read again is summed by source
+        arrays that stay in a TPU's vector memory. Maxima count as sums do: the scales of
+        quantized arrays are such. What the sums read again is summed by source
         line, loops multiplied out, and listed from ``reread_bytes`` (16 MiB) and
         ``traffic_share`` (1%) of the program's memory traffic on. Sums that XLA computes in
         one pass with the rest are not found.
@@ -99,8 +105,10 @@ def _finding(
     first = largest.sums[0]
     how = "writes" if largest.written else "reads"
     times = "" if largest.times.exact == 1 else f", {largest.times} times"
+    maxima = all(_is_maximum(launch) for launch in sums)
+    does = "takes the largest of" if maxima else "sums"
     notes = [
-        f"largest: {first.name} sums {_array(first, largest)}, which {largest.beside.name} "
+        f"largest: {first.name} {does} {_array(first, largest)}, which {largest.beside.name} "
         f"{how}{times}"
     ]
     scopes = dict.fromkeys(
@@ -109,7 +117,8 @@ def _finding(
     if len(scopes) > 1:
         more = f" and {len(scopes) - _SHOWN} more" if len(scopes) > _SHOWN else ""
         notes.append(f"in {', '.join(list(scopes)[:_SHOWN])}{more}")
-    many = f"{len(sums)} sums read arrays" if len(sums) > 1 else "a sum reads an array"
+    one, more = ("a maximum", "maxima") if maxima else ("a sum", "sums")
+    many = f"{len(sums)} {more} read arrays" if len(sums) > 1 else f"{one} reads an array"
     return Finding(
         code="HS510",
         name="repeated-reads",
@@ -123,9 +132,17 @@ def _finding(
             Quantity("launches", len(sums)),
         ),
         cost=cost,
-        fix=_fix(first, chip),
+        fix=_fix(first, chip) if not maxima else _MAXIMA,
         notes=tuple(notes),
     )
+
+
+def _is_maximum(launch: Instruction) -> bool:
+    """Whether what a launch reduces by is a maximum, as of what is to be quantized."""
+    inside = [one for called in launch.called for one in called.instructions]
+    reduces = [one for one in (launch, *inside) if one.opcode in ("reduce", "reduce-window")]
+    roots = {called.root.opcode for reduce in reduces for called in reduce.called}
+    return bool(roots) and roots <= {"maximum", "minimum"}
 
 
 def _op_name(launch: Instruction) -> str:

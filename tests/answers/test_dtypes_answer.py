@@ -4,10 +4,16 @@ import json
 import pytest
 
 import hloscope
+from hloscope.answers.dtypes import report_dtypes
+from hloscope.chips import CHIPS, Chip
 from hloscope.cli.run import run
 from hloscope.errors import UsageError
+from hloscope.ir import parse_text
+from hloscope.pipeline.loading import load_passes
+from hloscope.pipeline.session import Session
 from hloscope.report.json import report_document
 from hloscope.report.terminal import write
+from hloscope.subjects import ModuleSubject
 
 MIXED = """
 HloModule jit_step
@@ -173,3 +179,21 @@ ENTRY e {
     found = table(hloscope.dtypes("step.hlo"), "round_trips")
     assert [row[1:3] for row in found.rows] == [("program", "m.py:4"), ("XLA", "-")]
     assert "the program did not ask for them" in found.note
+
+
+def test_float8_on_a_chip_without_the_unit_saves_memory_only():
+    load_passes()
+    subject = ModuleSubject(parse_text(MIXED.replace("bf16", "f8e4m3fn")), "dump")
+
+    def told(chip):
+        report = report_dtypes(Session(subject, given={Chip: CHIPS[chip]}), subject)
+        lacks = [note for note in report.notes if note.startswith("the chip has no unit for")]
+        return lacks, table(report, "quantization").title
+
+    (note,), title = told("v5e")
+    assert "for f8e4m3fn: it multiplies such operands in bfloat16" in note
+    assert title == "Quantized: memory is saved, no product runs in eight bits"
+    assert told("h100") == (
+        [],
+        "Quantized: products run in eight bits, with no conversions in memory",
+    )

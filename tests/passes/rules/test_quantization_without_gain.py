@@ -1,6 +1,11 @@
 import pytest
 
+from hloscope.chips import parse_target
+from hloscope.ir.jaxpr_count import JaxprCount
 from hloscope.ir.load import load_module
+from hloscope.passes.flops.ledger import FlopLedger
+from hloscope.passes.quantization import Quantization
+from hloscope.passes.roofline import Roofline
 from hloscope.pipeline.findings import Severity
 from hloscope.pipeline.rules import Limits
 
@@ -84,6 +89,64 @@ def test_integers_on_a_tpu_gain(found_in):
     assert found_in("HS406", INTEGERS, "v5e") == ()
 
 
+BOTH = """
+def f(x, w):
+    narrow = [a.astype(jnp.float8_e4m3fn) for a in (x, w)]
+    return jax.lax.dot(*narrow, preferred_element_type=jnp.bfloat16)
+
+step = Step(f, (shape(512, 512, dtype="bfloat16"), shape(512, 512, dtype="bfloat16")))
+"""
+
+
+def test_a_tpu_without_a_unit_for_float8_gains_nothing(found_in):
+    # The module's product has float8 operands: the chip widens them inside it.
+    (finding,) = found_in("HS406", BOTH, "v5e")
+    assert finding.message == "values are quantized, and no product multiplies in eight bits"
+    assert "1 product of quantized operands after widening" in finding.notes
+    assert finding.fix.startswith("Compile for the chip")
+    # With a matrix that is kept in float8 memory is saved.
+    assert found_in("HS406", SCALED, "v5e", Limits(traffic_share=0.0)) == ()
+
+
+TRAINED = """
+from flax import nnx
+from hloscope.models.quantization import quantize
+
+class Model(nnx.Module):
+    def __init__(self):
+        self.layers = nnx.List([nnx.Linear(512, 256, dtype=jnp.bfloat16, rngs=nnx.Rngs(0))])
+
+graphdef, params = nnx.split(nnx.eval_shape(lambda: quantize(Model(), "fp8")))
+
+def f(params, rows):
+    def loss(params, rows):
+        out = nnx.merge(graphdef, params).layers[0](rows)
+        return jnp.square(out.astype(jnp.float32)).mean()
+
+    return jax.grad(loss, argnums=(0, 1))(nnx.to_pure_dict(params), rows)
+
+step = Step(f, (params, shape(2048, 512, dtype="bfloat16")))
+"""
+
+
+@pytest.mark.parametrize(
+    ("target", "in_eight_bits", "unit"), [("h100", 3, "f8e4m3fn"), ("v5e", 0, "bf16")]
+)
+def test_a_quantized_layer_is_counted_whole_and_held_against_its_unit(
+    captured, target, in_eight_bits, unit
+):
+    session = captured(TRAINED, target)
+    product = 2 * 2048 * 512 * 256
+    assert session.get(FlopLedger).total.nominal == 3 * product
+    assert session.get(JaxprCount).total.nominal == 3 * product
+    found = session.get(Quantization)
+    assert found.flops == in_eight_bits * product
+    assert (len(found.products), len(found.widened)) == (in_eight_bits, 3 - in_eight_bits)
+    roofline = session.get(Roofline)
+    peak = roofline.chip.peaks[unit]
+    assert roofline.step.compute.nominal == pytest.approx(3 * product / peak)
+
+
 def test_weights_that_a_launch_of_its_own_widens_gain_nothing(found_in):
     (finding,) = found_in("HS406", WEIGHTS, "h100")
     # Read in one byte an element, written scaled in two.
@@ -160,8 +223,30 @@ def test_it_takes_five_hundred_flops_to_pay_for_a_byte(findings_of):
     # 2 n^3 FLOPs against n^2 (2 + 1) bytes: 2n/3 for each, so 750 is where it pays.
     (finding,) = findings_of("HS406", program(744))
     assert finding.message.startswith("conversions to and from eight bits outweigh")
+    # The operands are multiplied as they are: to tell the user so would not help.
+    assert finding.fix.startswith("Quantize only products of more FLOPs")
     assert finding.evidence[-1].value == pytest.approx(2 * 744 / 3)
     assert findings_of("HS406", program(752)) == ()
+
+
+WIDENED = """
+HloModule m
+ENTRY e {
+  x = bf16[64,64] parameter(0)
+  q = f8e4m3fn[64,64] convert(x), metadata={op_name="jit(f)/convert_element_type"}
+  w = bf16[64,64] convert(q), metadata={op_name="jit(f)/dot_general"}
+  ROOT d = bf16[64,64] dot(w, w), lhs_contracting_dims={1}, rhs_contracting_dims={0}
+}
+"""
+
+
+@pytest.mark.parametrize(
+    ("target", "fix"),
+    [("h100", "h100 multiplies f8e4m3fn itself"), ("a100", "Compile for the chip")],
+)
+def test_a_chip_that_has_the_unit_is_not_to_be_changed(findings_of, target, fix):
+    (finding,) = findings_of("HS406", WIDENED, parse_target(target).chip)
+    assert finding.fix.startswith(fix)
 
 
 @pytest.mark.parametrize(

@@ -79,6 +79,16 @@ def test_two_sums_of_one_array_could_be_one_pass(findings_of):
     assert "first reads" in finding.notes[0] or "second reads" in finding.notes[0]
 
 
+def test_maxima_are_called_so_and_have_nothing_to_do_with_biases(findings_of):
+    body = """y = f32[1024,64] tanh(x)
+      first = f32[64] fusion(y), kind=kInput, calls=sum
+      ROOT t = (f32[1024,64], f32[64]) tuple(y, first)"""
+    (finding,) = found(findings_of, body, SUMS.replace("add(a, b)", "maximum(a, b)"))
+    assert finding.message == "a maximum reads an array again that another pass has at hand"
+    assert finding.notes[0].startswith("largest: first takes the largest of f32[1024,64]")
+    assert "scale of a quantized array" in finding.fix
+
+
 def test_a_sum_that_waits_for_the_other_cannot(findings_of):
     body = f"""{FIRST}
       ROOT second = f32[64] fusion(x, first), kind=kInput, calls=spread"""
