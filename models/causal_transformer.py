@@ -21,6 +21,7 @@ from jax.ad_checkpoint import checkpoint_name
 from hloscope.models.blocks.attention import Attention
 from hloscope.models.blocks.mlp import GatedMlp
 from hloscope.models.next_token import LanguageConfig, equal_layers, next_token_training
+from hloscope.models.sharding import pin
 from hloscope.models.training import Training, configured
 
 __all__ = [
@@ -46,6 +47,19 @@ class TransformerConfig(LanguageConfig):
     key_heads: int = 0
     hidden: int
     wide_head: bool = True
+
+    @property
+    def counts(self) -> Mapping[str, Mapping[str, int]]:
+        """What ``tensor`` and ``sequence`` split."""
+        split = {
+            "heads": self.heads,
+            "heads of keys": self.key_heads or self.heads,
+            "channels in the MLP": self.hidden,
+            "words": self.vocabulary,
+        }
+        # Each part of a sequence that the head takes is split anew.
+        tokens = {"tokens": self.tokens, "tokens of a chunk": self.tokens // self.head_chunks}
+        return {"tensor": split, "sequence": {**tokens, **self.whole}}
 
 
 PRESETS = {
@@ -116,7 +130,7 @@ class DecoderLayer(nnx.Module):
         """Map ``[batch, tokens, width]`` to the same shape."""
         with jax.named_scope("attention"):
             mixed = self.attention(self.norm1(tokens))
-            tokens = tokens + checkpoint_name(mixed, "attention_out")
+            tokens = pin(tokens + checkpoint_name(mixed, "attention_out"))
         with jax.named_scope("mlp"):
             mixed = self.mlp(self.norm2(tokens))
             kept: jax.Array = checkpoint_name(mixed, "mlp_out")

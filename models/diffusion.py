@@ -26,7 +26,7 @@ from flax import nnx
 
 from hloscope.ir.signature import Role
 from hloscope.models.blocks.positions import PositionTables
-from hloscope.models.sharding import Constrain
+from hloscope.models.sharding import pin
 from hloscope.models.text_encoder import TextEncoder, TextEncoderConfig
 from hloscope.models.training import Learner, State, Training, TrainingConfig, parameters_of
 
@@ -83,7 +83,7 @@ def diffusion_training(
         config: The model's shapes.
         create: The model's constructor.
         denoise: How the model is called: from it, noisy images or videos, times,
-            captions, a constraint and, where there are some, tables to the noise.
+            captions and, where there are some, tables to the noise.
         tables: The model's tables of positions.
     """
     learner = Learner(create, config)
@@ -92,27 +92,25 @@ def diffusion_training(
     captions = _drawn_captions(config) if "closed-over" in config.bad else None
     encode = _encoder(config) if "per-step-null" in config.bad else None
 
-    def make_step(constrain: Constrain) -> Any:
-        def step(
-            state: State, batch: Mapping[str, jax.Array], key: jax.Array, null_text: Any
-        ) -> tuple[State, dict[str, jax.Array]]:
-            key = jax.random.fold_in(key, state["step"])
-            text = batch["text"] if captions is None else captions
-            if encode is not None:
-                with jax.named_scope("null_text"):
-                    null_text = encode(null_text["encoder"], null_text["tokens"])
+    def step(
+        state: State, batch: Mapping[str, jax.Array], key: jax.Array, null_text: Any
+    ) -> tuple[State, dict[str, jax.Array]]:
+        key = jax.random.fold_in(key, state["step"])
+        text = batch["text"] if captions is None else captions
+        if encode is not None:
+            with jax.named_scope("null_text"):
+                null_text = encode(null_text["encoder"], null_text["tokens"])
 
-            def loss(model: Any) -> jax.Array:
-                def predict(noisy: jax.Array, time: jax.Array, text: jax.Array) -> jax.Array:
-                    positions = () if tables is None else (tables(),)
-                    return denoise(model, noisy, time, text, constrain, *positions)
+        def loss(model: Any) -> jax.Array:
+            def predict(noisy: jax.Array, time: jax.Array, text: jax.Array) -> jax.Array:
+                positions = () if tables is None else (tables(),)
+                return denoise(model, noisy, time, text, *positions)
 
-                return _noise_loss(predict, batch[kind], text, key, null_text, constrain)
+            return _noise_loss(predict, batch[kind], text, key, null_text)
 
-            return learner.update(state, loss)
+        return learner.update(state, loss)
 
-        step.__name__ = step.__qualname__ = f"{arch}_step"
-        return step
+    step.__name__ = step.__qualname__ = f"{arch}_step"
 
     def example(key: jax.Array) -> tuple[Any, ...]:
         pixels, words, empty, steps = jax.random.split(key, 4)
@@ -127,10 +125,11 @@ def diffusion_training(
 
     return Training(
         name=f"{arch} ({preset})",
-        make_step=make_step,
+        step=step,
         init=learner.init,
         example=example,
         roles=(Role.BATCH, Role.RNG, Role.FROZEN),
+        counts=config.counts,
         donates="undonated-state" not in config.bad,
     )
 
@@ -141,7 +140,6 @@ def _noise_loss(
     text: Any,
     key: jax.Array,
     null_text: jax.Array,
-    constrain: Constrain,
 ) -> jax.Array:
     """Mean squared error of the predicted noise at random times.
 
@@ -153,7 +151,7 @@ def _noise_loss(
         samples = samples.astype(jnp.float32) / 127.5 - 1
         number, *shape = samples.shape
         time = jax.random.uniform(time_key, (number,))
-        noise = constrain(jax.random.normal(noise_key, samples.shape))
+        noise = pin(jax.random.normal(noise_key, samples.shape))
         angle = (jnp.pi / 2 * time).reshape(number, *(1 for _ in shape))
         noisy = jnp.cos(angle) * samples + jnp.sin(angle) * noise
         dropped = jax.random.bernoulli(null_key, NULL_SHARE, (number, 1, 1))

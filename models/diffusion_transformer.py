@@ -25,7 +25,7 @@ from hloscope.models.blocks.positions import (
 )
 from hloscope.models.blocks.transformer import DiTBlock
 from hloscope.models.diffusion import DiffusionConfig, diffusion_training
-from hloscope.models.sharding import Constrain
+from hloscope.models.sharding import pin
 from hloscope.models.training import Training, configured
 
 __all__ = [
@@ -67,6 +67,12 @@ class TokensConfig(DiffusionConfig):
         """Tokens of one image or video."""
         return (self.frames or 1) * self.side**2
 
+    @property
+    def counts(self) -> Mapping[str, Mapping[str, int]]:
+        """What ``tensor`` and ``sequence`` split."""
+        rows = {"rows of patches": self.side, **self.whole}
+        return {"tensor": {"heads": self.heads}, "sequence": rows}
+
 
 class PatchTransformer(nnx.Module):
     """Predicts the noise in an image or a video, given its caption's embedding.
@@ -84,7 +90,7 @@ class PatchTransformer(nnx.Module):
         self.patch_in = nnx.Linear(pixels, width, dtype=dtype, rngs=rngs)
         self.head = ModulatedHead(width, pixels, condition_width, dtype=dtype, rngs=rngs)
 
-    def mix(self, tokens: jax.Array, condition: jax.Array, constrain: Constrain) -> jax.Array:
+    def mix(self, tokens: jax.Array, condition: jax.Array) -> jax.Array:
         """Run the layers: ``[batch, tokens, width]`` to the same shape."""
         raise NotImplementedError
 
@@ -93,7 +99,6 @@ class PatchTransformer(nnx.Module):
         noisy: jax.Array,
         time: jax.Array,
         text: jax.Array,
-        constrain: Constrain,
         positions: Sequence[Any],
     ) -> jax.Array:
         """Predict the noise.
@@ -103,7 +108,6 @@ class PatchTransformer(nnx.Module):
                 behind the batch.
             time: From 0 (no noise) to 1 (only noise), ``[batch]``.
             text: Captions' embeddings, ``[batch, text_tokens, text_width]``.
-            constrain: Applied to the activations between layers.
             positions: One table, float32, ``[tokens, width]``.
 
         Returns:
@@ -116,8 +120,8 @@ class PatchTransformer(nnx.Module):
         with jax.named_scope("patch_in"):
             cut = patches(noisy.astype(config.dtype).reshape(frames), config.patch)
             tokens = self.patch_in(cut.reshape(noisy.shape[0], config.tokens, -1))
-            tokens = constrain((tokens + positions[0]).astype(config.dtype))
-        tokens = self.mix(tokens, condition, constrain)
+            tokens = pin((tokens + positions[0]).astype(config.dtype))
+        tokens = self.mix(tokens, condition)
         with jax.named_scope("patch_out"):
             noise = self.head(tokens, condition)
             grids = noise.reshape(-1, config.side**2, noise.shape[-1])

@@ -28,7 +28,7 @@ from hloscope.models.blocks.modulation import Condition, ModulatedHead
 from hloscope.models.blocks.patches import patches, unpatched
 from hloscope.models.blocks.positions import grid_positions, position_tables
 from hloscope.models.diffusion import DiffusionConfig, diffusion_training
-from hloscope.models.sharding import Constrain
+from hloscope.models.sharding import pin
 from hloscope.models.text_encoder import TextEncoderConfig
 from hloscope.models.training import Training, configured
 
@@ -178,7 +178,6 @@ class HierarchicalMMDiT(nnx.Module):
         image: jax.Array,
         time: jax.Array,
         text: jax.Array,
-        constrain: Constrain,
         positions: Sequence[Any],
     ) -> jax.Array:
         """Predict the noise.
@@ -187,7 +186,6 @@ class HierarchicalMMDiT(nnx.Module):
             image: Noisy images, ``[batch, size, size, 3]``.
             time: From 0 (no noise) to 1 (only noise), ``[batch]``.
             text: Captions' embeddings, ``[batch, text_tokens, text_width]``.
-            constrain: Applied to the activations between blocks.
             positions: Table of each stage, float32, ``[image tokens, width]``.
 
         Returns:
@@ -199,30 +197,28 @@ class HierarchicalMMDiT(nnx.Module):
 
         def run(scope: str, blocks: Sequence[JointBlock], *streams: jax.Array) -> Any:
             remat = self.config.remat
-            return run_layers(
-                blocks, streams, condition, remat=remat, constrain=constrain, scope=scope
-            )[0]
+            return run_layers(blocks, streams, condition, remat=remat, scope=scope)[0]
 
         with jax.named_scope("text_in"):
-            text = constrain(self.text_in(text))
+            text = pin(self.text_in(text))
         with jax.named_scope("patch_in"):
             image = self.patch_in(patches(image.astype(dtype), patch))
-            image = constrain((image + positions[0]).astype(dtype))
+            image = pin((image + positions[0]).astype(dtype))
         kept: list[jax.Array] = []
         for level, blocks in enumerate(self.down):
             image, text = run(f"down_{level}", blocks, image, text)
             kept.append(image)
             with jax.named_scope(f"merge_{level}"):
                 image = self.merge[level].image(patches(_grid(image, sides[level]), 2))
-                image = constrain((image + positions[level + 1]).astype(dtype))
-                text = constrain(self.merge[level].text(text))
+                image = pin((image + positions[level + 1]).astype(dtype))
+                text = pin(self.merge[level].text(text))
         image, text = run("middle", self.middle, image, text)
         for level in reversed(range(len(self.up))):
             with jax.named_scope(f"expand_{level}"):
                 image = unpatched(self.expand[level].image(image), sides[level], 2)
                 image = image.reshape(kept[level].shape)
                 image = self.join[level](jnp.concatenate((image, kept[level]), axis=-1))
-                image, text = constrain(image), constrain(self.expand[level].text(text))
+                image, text = pin(image), pin(self.expand[level].text(text))
             image, text = run(f"up_{level}", self.up[level], image, text)
         with jax.named_scope("patch_out"):
             noise = self.head(image, condition)

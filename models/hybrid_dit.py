@@ -26,7 +26,6 @@ from hloscope.models.diffusion_transformer import (
     dit_block,
     patch_transformer_training,
 )
-from hloscope.models.sharding import Constrain
 from hloscope.models.text_encoder import TextEncoderConfig
 from hloscope.models.training import Training
 
@@ -135,11 +134,11 @@ class HybridDiT(PatchTransformer):
         groups = config.layers // (config.recurrent + 1)
         self.groups = make_layers(group, groups, scan=config.scan_layers, rngs=rngs)
 
-    def mix(self, tokens: jax.Array, condition: jax.Array, constrain: Constrain) -> jax.Array:
+    def mix(self, tokens: jax.Array, condition: jax.Array) -> jax.Array:
         """Run the groups: ``[batch, tokens, width]`` to the same shape."""
         remat = self.config.remat
         mixed: jax.Array
-        mixed, _ = run_layers(self.groups, tokens, condition, remat=remat, constrain=constrain)
+        mixed, _ = run_layers(self.groups, tokens, condition, remat=remat)
         return mixed
 
 

@@ -29,7 +29,7 @@ from hloscope.ir.signature import Role
 from hloscope.models.blocks.layers import make_layers, run_layers
 from hloscope.models.blocks.patches import patches
 from hloscope.models.blocks.positions import grid_positions, line_positions, position_tables
-from hloscope.models.sharding import Constrain
+from hloscope.models.sharding import pin
 from hloscope.models.training import (
     Learner,
     State,
@@ -81,6 +81,12 @@ class JepaConfig(TrainingConfig):
         """Height and width of the grid of an image's tokens."""
         return self.image_size // self.patch
 
+    @property
+    def counts(self) -> Mapping[str, Mapping[str, int]]:
+        """What ``tensor`` splits."""
+        heads = {"heads": self.heads, "heads of the predictor": self.predictor_heads}
+        return {"tensor": heads}
+
 
 class MakeBlock(Protocol):
     """Makes a layer of encoder or predictor."""
@@ -105,23 +111,20 @@ class Encoder(nnx.Module):
         )
         self.norm = nnx.LayerNorm(config.width, dtype=config.dtype, rngs=rngs)
 
-    def __call__(
-        self, samples: jax.Array, positions: Any, seen: jax.Array | None, constrain: Constrain
-    ) -> jax.Array:
+    def __call__(self, samples: jax.Array, positions: Any, seen: jax.Array | None) -> jax.Array:
         """Encode what is seen.
 
         Args:
             samples: Cut into patches, ``[batch, frames, places, channels]``.
             positions: Float32, ``[frames, places, width]``, or that for each sample.
             seen: Which places, ``[batch, visible]``; all of them where ``None``.
-            constrain: Applied to the activations between layers.
 
         Returns:
             ``[batch, frames, places, width]``, of the places that are seen.
         """
         tokens = self.patch_in(samples.astype(self.config.dtype)) + positions
         tokens = tokens.astype(self.config.dtype)
-        mixed = _run(self.blocks, _at(tokens, seen), self.config.remat, constrain)
+        mixed = _run(self.blocks, _at(tokens, seen), self.config.remat)
         features: jax.Array = self.norm(mixed)
         return features
 
@@ -150,7 +153,6 @@ class Predictor(nnx.Module):
         positions: Any,
         seen: jax.Array,
         hidden: jax.Array,
-        constrain: Constrain,
     ) -> jax.Array:
         """Predict the features at the hidden places.
 
@@ -160,7 +162,6 @@ class Predictor(nnx.Module):
                 each sample.
             seen: Places of the features, ``[batch, visible]``.
             hidden: The other places, ``[batch, places - visible]``.
-            constrain: Applied to the activations between layers.
 
         Returns:
             ``[batch, frames, places - visible, width]``.
@@ -176,7 +177,7 @@ class Predictor(nnx.Module):
             ),
             axis=2,
         ).astype(self.dtype)
-        tokens = _run(self.blocks, tokens, self.config.remat, constrain)
+        tokens = _run(self.blocks, tokens, self.config.remat)
         predicted: jax.Array = self.out(self.norm(tokens[:, :, seen.shape[1] :]))
         return predicted
 
@@ -223,38 +224,36 @@ def jepa_training(
         state = learner.init(key)
         return {**state, "target": jax.tree.map(jnp.copy, state["params"]["encoder"])}
 
-    def make_step(constrain: Constrain) -> Any:
-        def step(
-            state: State, batch: Mapping[str, jax.Array], key: jax.Array
-        ) -> tuple[State, dict[str, jax.Array]]:
-            key = jax.random.fold_in(key, state["step"])
-            places, predictor_places = tables()
-            with jax.named_scope("patches"):
-                samples = _cut(batch[kind], config)
-                seen, hidden = _drawn_places(key, config)
-            with jax.named_scope("target"):
-                target: Encoder = nnx.merge(graphdef, state["target"])
-                wanted = _normed(_at(target(samples, places, None, constrain), hidden))
+    def step(
+        state: State, batch: Mapping[str, jax.Array], key: jax.Array
+    ) -> tuple[State, dict[str, jax.Array]]:
+        key = jax.random.fold_in(key, state["step"])
+        places, predictor_places = tables()
+        with jax.named_scope("patches"):
+            samples = _cut(batch[kind], config)
+            seen, hidden = _drawn_places(key, config)
+        with jax.named_scope("target"):
+            target: Encoder = nnx.merge(graphdef, state["target"])
+            wanted = _normed(_at(target(samples, places, None), hidden))
 
-            def loss(model: Jepa) -> jax.Array:
-                with jax.named_scope("encoder"):
-                    features = model.encoder(samples, places, seen, constrain)
-                with jax.named_scope("predictor"):
-                    told = model.predictor(features, predictor_places, seen, hidden, constrain)
-                with jax.named_scope("loss"):
-                    return jnp.mean(jnp.square(told.astype(jnp.float32) - wanted))
+        def loss(model: Jepa) -> jax.Array:
+            with jax.named_scope("encoder"):
+                features = model.encoder(samples, places, seen)
+            with jax.named_scope("predictor"):
+                told = model.predictor(features, predictor_places, seen, hidden)
+            with jax.named_scope("loss"):
+                return jnp.mean(jnp.square(told.astype(jnp.float32) - wanted))
 
-            following, metrics = learner.update(state, loss)
-            with jax.named_scope("moving_average"):
-                average = jax.tree.map(
-                    lambda old, new: old + (1 - config.momentum) * (new - old),
-                    state["target"],
-                    following["params"]["encoder"],
-                )
-            return {**following, "target": average}, metrics
+        following, metrics = learner.update(state, loss)
+        with jax.named_scope("moving_average"):
+            average = jax.tree.map(
+                lambda old, new: old + (1 - config.momentum) * (new - old),
+                state["target"],
+                following["params"]["encoder"],
+            )
+        return {**following, "target": average}, metrics
 
-        step.__name__ = step.__qualname__ = f"{arch}_step"
-        return step
+    step.__name__ = step.__qualname__ = f"{arch}_step"
 
     def example(key: jax.Array) -> tuple[Any, ...]:
         pixels, steps = jax.random.split(key)
@@ -263,10 +262,11 @@ def jepa_training(
 
     return Training(
         name=f"{arch} ({preset})",
-        make_step=make_step,
+        step=step,
         init=init,
         example=example,
         roles=(Role.BATCH, Role.RNG),
+        counts=config.counts,
         donates="undonated-state" not in config.bad,
     )
 
@@ -307,11 +307,11 @@ def _at(tokens: jax.Array, places: jax.Array | None) -> jax.Array:
     return jnp.take_along_axis(tokens, places[:, None, :, None], axis=2)
 
 
-def _run(blocks: Any, tokens: jax.Array, remat: str, constrain: Constrain) -> jax.Array:
+def _run(blocks: Any, tokens: jax.Array, remat: str) -> jax.Array:
     """Run layers that take the frames one behind the other."""
     batch, frames, places, width = tokens.shape
-    flat = constrain(tokens.reshape(batch, frames * places, width))
-    mixed, _ = run_layers(blocks, flat, remat=remat, constrain=constrain)
+    flat = pin(tokens.reshape(batch, frames * places, width))
+    mixed, _ = run_layers(blocks, flat, remat=remat)
     out: jax.Array = mixed.reshape(tokens.shape)
     return out
 

@@ -25,7 +25,7 @@ from hloscope.models.blocks.layers import run_layers
 from hloscope.models.blocks.mlp import GatedMlp
 from hloscope.models.causal_transformer import TransformerConfig, causal_attention
 from hloscope.models.next_token import LanguageModel, next_token_training
-from hloscope.models.sharding import Constrain
+from hloscope.models.sharding import pin
 from hloscope.models.training import Training, configured
 
 __all__ = ["PRESETS", "MoeConfig", "MoeTransformer", "training"]
@@ -86,7 +86,7 @@ class MoeLayer(nnx.Module):
         """Map ``[batch, tokens, width]`` to the same shape, and add to ``load`` ``[batch]``."""
         with jax.named_scope("attention"):
             mixed = self.attention(self.norm1(tokens))
-            tokens = tokens + checkpoint_name(mixed, "attention_out")
+            tokens = pin(tokens + checkpoint_name(mixed, "attention_out"))
         if self.routed:
             with jax.named_scope("experts"):
                 mixed, more = self.experts(self.norm2(tokens))
@@ -105,12 +105,10 @@ class MoeTransformer(LanguageModel):
         )
         super().__init__(config, layers, rngs=rngs)
 
-    def mix(self, hidden: jax.Array, constrain: Constrain) -> tuple[jax.Array, jax.Array]:
+    def mix(self, hidden: jax.Array) -> tuple[jax.Array, jax.Array]:
         """Run the layers; the loss adds the experts' load."""
         load = jnp.zeros(hidden.shape[0], jnp.float32)
-        (hidden, load), _ = run_layers(
-            self.layers, (hidden, load), remat=self.remat, constrain=constrain
-        )
+        (hidden, load), _ = run_layers(self.layers, (hidden, load), remat=self.remat)
         return hidden, _LOAD_SHARE * jnp.mean(load)
 
 

@@ -20,7 +20,7 @@ from jax.typing import DTypeLike
 from hloscope.errors import UsageError
 from hloscope.ir.signature import Role
 from hloscope.models.blocks.layers import make_layers, run_layers
-from hloscope.models.sharding import Constrain
+from hloscope.models.sharding import Layout, gather_width, pin
 from hloscope.models.training import Learner, State, Training, TrainingConfig
 
 __all__ = [
@@ -85,27 +85,25 @@ class LanguageModel(nnx.Module):
         self.norm = nnx.RMSNorm(config.width, dtype=config.dtype, rngs=rngs)
         self.head = None if config.tied else _token_embedding(config, rngs)
 
-    def features(
-        self, tokens: jax.Array, constrain: Constrain
-    ) -> tuple[jax.Array, jax.Array | None]:
+    def features(self, tokens: jax.Array) -> tuple[jax.Array, jax.Array | None]:
         """What the head reads at every place, and what the loss adds.
 
         Args:
             tokens: int32, ``[batch, tokens]``.
-            constrain: Applied to the activations between layers.
 
         Returns:
             ``[batch, tokens, width]``, and a float32 scalar, or ``None``.
         """
         with jax.named_scope("embed"):
-            hidden = constrain(self.embed(tokens))
-        hidden, added = self.mix(hidden, constrain)
+            words = self.embed.embedding[...].astype(self.embed.dtype)
+            hidden = pin(jnp.take(gather_width(words), tokens, axis=0))
+        hidden, added = self.mix(hidden)
         with jax.named_scope("head"):
             return self.norm(hidden), added
 
-    def mix(self, hidden: jax.Array, constrain: Constrain) -> tuple[jax.Array, jax.Array | None]:
+    def mix(self, hidden: jax.Array) -> tuple[jax.Array, jax.Array | None]:
         """Run the layers; the loss adds nothing."""
-        hidden, _ = run_layers(self.layers, hidden, remat=self.remat, constrain=constrain)
+        hidden, _ = run_layers(self.layers, hidden, remat=self.remat)
         return hidden, None
 
     def head_matrix(self) -> jax.Array:
@@ -149,7 +147,6 @@ def next_token_loss(
     *,
     dtype: DTypeLike = jnp.float32,
     chunks: int = 1,
-    constrain: Constrain,
 ) -> jax.Array:
     """Mean cross entropy of the next token, in float32.
 
@@ -160,7 +157,6 @@ def next_token_loss(
         targets: int32, ``[batch, tokens]``.
         chunks: Parts of a sequence, which divide ``tokens``. One computes all
             logits at once and keeps them for the backward pass.
-        constrain: Applied to the logits.
 
     Returns:
         A scalar.
@@ -171,7 +167,7 @@ def next_token_loss(
             # Logits of the operands' type: from float32 ones the gradients'
             # products would be float32, whatever the operands are.
             logits = jnp.einsum("btc,vc->btv", features.astype(dtype), matrix.astype(dtype))
-            logits = constrain(logits.astype(jnp.float32))
+            logits = pin(logits.astype(jnp.float32), Layout.FEATURES)
         with jax.named_scope("loss"):
             each: jax.Array = optax.softmax_cross_entropy_with_integer_labels(logits, targets)
             return each
@@ -189,7 +185,7 @@ def next_token_loss(
         # Along the sequence: the batch stays split over devices as it was.
         batch, tokens = array.shape[:2]
         parts = array.reshape(batch, chunks, tokens // chunks, *array.shape[2:])
-        return jnp.moveaxis(parts, 1, 0)
+        return pin(jnp.moveaxis(parts, 1, 0), Layout.CHUNKS)
 
     total, _ = jax.lax.scan(add, jnp.zeros((), jnp.float32), (split(features), split(targets)))
     return total / targets.size
@@ -223,26 +219,21 @@ def next_token_training(
     head_dtype = jnp.float32 if wide else config.dtype
     learner = Learner(create, config)
 
-    def make_step(constrain: Constrain) -> Any:
-        def step(
-            state: State, batch: Mapping[str, jax.Array]
-        ) -> tuple[State, dict[str, jax.Array]]:
-            def loss(model: LanguageModel) -> jax.Array:
-                features, added = model.features(batch["tokens"], constrain)
-                predicted = next_token_loss(
-                    features,
-                    model.head_matrix(),
-                    batch["targets"],
-                    dtype=head_dtype,
-                    chunks=config.head_chunks,
-                    constrain=constrain,
-                )
-                return predicted if added is None else predicted + added
+    def step(state: State, batch: Mapping[str, jax.Array]) -> tuple[State, dict[str, jax.Array]]:
+        def loss(model: LanguageModel) -> jax.Array:
+            features, added = model.features(batch["tokens"])
+            predicted = next_token_loss(
+                features,
+                model.head_matrix(),
+                batch["targets"],
+                dtype=head_dtype,
+                chunks=config.head_chunks,
+            )
+            return predicted if added is None else predicted + added
 
-            return learner.update(state, loss)
+        return learner.update(state, loss)
 
-        step.__name__ = step.__qualname__ = f"{arch}_step"
-        return step
+    step.__name__ = step.__qualname__ = f"{arch}_step"
 
     def example(key: jax.Array) -> tuple[Any, ...]:
         shape = (config.batch, config.tokens + 1)
@@ -251,9 +242,10 @@ def next_token_training(
 
     return Training(
         name=f"{arch} ({preset})",
-        make_step=make_step,
+        step=step,
         init=learner.init,
         example=example,
         roles=(Role.BATCH,),
+        counts=config.counts,
         donates="undonated-state" not in config.bad,
     )

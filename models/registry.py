@@ -322,28 +322,34 @@ _TRAINING = (_DTYPE, _BATCH, _ATTENTION, _OPTIMIZER, _STATE_DTYPE)
 _WITHOUT_ATTENTION = tuple(option for option in _TRAINING if option is not _ATTENTION)
 _PRESETS = ("small", "smoke", "base")
 _AXES = ("data", "fsdp")
+_TENSOR = (*_AXES, "tensor")
+_ALL_AXES = (*_TENSOR, "sequence")
 _CAPTIONED = ("closed-over", "per-step-null", "undonated-state")
 
 
-def _transformer(name: str, description: str, *, bad: tuple[str, ...]) -> ArchSpec:
+def _transformer(
+    name: str, description: str, *, axes: tuple[str, ...], bad: tuple[str, ...]
+) -> ArchSpec:
     """One of equal layers over tokens, with a table of positions."""
     return ArchSpec(
         name=name,
         description=description,
         presets=_PRESETS,
         options=(*_TRAINING, _REMAT, _SCANNED_LAYERS, _QUANTIZE),
-        axes=_AXES,
+        axes=axes,
         module=f"hloscope.models.{name}",
         bad=("baked-table", *bad, "unrolled-layers"),
     )
 
 
-def _diffusion_transformer(name: str, description: str) -> ArchSpec:
-    return _transformer(name, description, bad=_CAPTIONED)
+def _diffusion_transformer(
+    name: str, description: str, axes: tuple[str, ...] = _TENSOR
+) -> ArchSpec:
+    return _transformer(name, description, axes=axes, bad=_CAPTIONED)
 
 
 def _jepa(name: str, description: str) -> ArchSpec:
-    return _transformer(name, description, bad=("float32-head", "undonated-state"))
+    return _transformer(name, description, axes=_TENSOR, bad=("float32-head", "undonated-state"))
 
 
 def _recurrent(name: str, description: str) -> ArchSpec:
@@ -385,7 +391,7 @@ _ARCHS = {
             description="decoder-only language model with a float32 head; Llama-shaped at base",
             presets=_PRESETS,
             options=(*_TRAINING, _REMAT, _SCAN_LAYERS, _QUANTIZE, _HEAD_CHUNKS),
-            axes=_AXES,
+            axes=_ALL_AXES,
             module="hloscope.models.causal_transformer",
             bad=("odd-length", "undonated-state"),
         ),
@@ -394,7 +400,7 @@ _ARCHS = {
             description="the causal_transformer with 8 experts, top 2, in every second layer",
             presets=_PRESETS,
             options=(*_TRAINING, _REMAT, _QUANTIZE, _HEAD_CHUNKS, _EXPERTS),
-            axes=(*_AXES, "expert"),
+            axes=(*_ALL_AXES, "expert"),
             module="hloscope.models.moe_transformer",
             bad=("undonated-state",),
         ),
@@ -410,6 +416,7 @@ _ARCHS = {
         _diffusion_transformer(
             "simple_dit",
             "diffusion transformer on patches of 64x64 images, adaLN-zero, pooled captions",
+            _ALL_AXES,
         ),
         _diffusion_transformer(
             "hybrid_dit",
@@ -433,10 +440,14 @@ _ARCHS = {
             "language model whose state the gated delta rule corrects, in chunks, next token",
         ),
         _diffusion_transformer(
-            "simple_mmdit", "diffusion transformer over text and patches of 64x64 images together"
+            "simple_mmdit",
+            "diffusion transformer over text and patches of 64x64 images together",
+            _AXES,
         ),
         _diffusion_transformer(
-            "simple_udit", "diffusion transformer on patches with long skip connections"
+            "simple_udit",
+            "diffusion transformer on patches with long skip connections",
+            _ALL_AXES,
         ),
         _diffusion_transformer(
             "uvit", "U-ViT: time, text and patches are all tokens, with long skip connections"

@@ -22,7 +22,6 @@ from hloscope.models.diffusion_transformer import (
     dit_block,
     patch_transformer_training,
 )
-from hloscope.models.sharding import Constrain
 from hloscope.models.text_encoder import TextEncoderConfig
 from hloscope.models.training import Training
 
@@ -77,11 +76,11 @@ class SimpleDiT(PatchTransformer):
         block = partial(dit_block, config)
         self.blocks = make_layers(block, config.layers, scan=config.scan_layers, rngs=rngs)
 
-    def mix(self, tokens: jax.Array, condition: jax.Array, constrain: Constrain) -> jax.Array:
+    def mix(self, tokens: jax.Array, condition: jax.Array) -> jax.Array:
         """Run the blocks: ``[batch, tokens, width]`` to the same shape."""
         remat = self.config.remat
         mixed: jax.Array
-        mixed, _ = run_layers(self.blocks, tokens, condition, remat=remat, constrain=constrain)
+        mixed, _ = run_layers(self.blocks, tokens, condition, remat=remat)
         return mixed
 
 

@@ -24,7 +24,7 @@ from hloscope.models.blocks.modulation import Condition, ModulatedHead
 from hloscope.models.blocks.patches import patches, unpatched
 from hloscope.models.diffusion import diffusion_training
 from hloscope.models.diffusion_transformer import TokensConfig, patch_tables
-from hloscope.models.sharding import Constrain
+from hloscope.models.sharding import pin
 from hloscope.models.text_encoder import TextEncoderConfig
 from hloscope.models.training import Training, configured
 
@@ -103,7 +103,6 @@ class SimpleMMDiT(nnx.Module):
         image: jax.Array,
         time: jax.Array,
         text: jax.Array,
-        constrain: Constrain,
         positions: Sequence[Any],
     ) -> jax.Array:
         """Predict the noise.
@@ -112,7 +111,6 @@ class SimpleMMDiT(nnx.Module):
             image: Noisy images, ``[batch, size, size, 3]``.
             time: From 0 (no noise) to 1 (only noise), ``[batch]``.
             text: Captions' embeddings, ``[batch, text_tokens, text_width]``.
-            constrain: Applied to the activations between blocks.
             positions: One table of the image's tokens, float32, ``[tokens, width]``.
 
         Returns:
@@ -122,16 +120,12 @@ class SimpleMMDiT(nnx.Module):
         with jax.named_scope("time"):
             condition = self.condition(time)
         with jax.named_scope("text_in"):
-            text = constrain(self.text_in(text))
+            text = pin(self.text_in(text))
         with jax.named_scope("patch_in"):
             tokens = self.patch_in(patches(image.astype(config.dtype), config.patch))
-            tokens = constrain((tokens + positions[0]).astype(config.dtype))
-        streams, _ = run_layers(
-            self.blocks, (tokens, text), condition, remat=remat, constrain=constrain
-        )
-        (tokens, _), _ = run_layers(
-            [self.last], streams, condition, remat=remat, constrain=constrain, scope="last"
-        )
+            tokens = pin((tokens + positions[0]).astype(config.dtype))
+        streams, _ = run_layers(self.blocks, (tokens, text), condition, remat=remat)
+        (tokens, _), _ = run_layers([self.last], streams, condition, remat=remat, scope="last")
         with jax.named_scope("patch_out"):
             noise = self.head(tokens, condition)
             return unpatched(noise, config.image_size, config.patch).astype(jnp.float32)

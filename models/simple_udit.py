@@ -23,7 +23,6 @@ from hloscope.models.diffusion_transformer import (
     dit_block,
     patch_transformer_training,
 )
-from hloscope.models.sharding import Constrain
 from hloscope.models.text_encoder import TextEncoderConfig
 from hloscope.models.training import Training
 
@@ -84,9 +83,9 @@ class SimpleUDiT(PatchTransformer):
             rngs=rngs,
         )
 
-    def mix(self, tokens: jax.Array, condition: jax.Array, constrain: Constrain) -> jax.Array:
+    def mix(self, tokens: jax.Array, condition: jax.Array) -> jax.Array:
         """Run the blocks: ``[batch, tokens, width]`` to the same shape."""
-        return self.blocks(tokens, condition, remat=self.config.remat, constrain=constrain)
+        return self.blocks(tokens, condition, remat=self.config.remat)
 
 
 def training(preset: str, settings: Mapping[str, str], bad: Collection[str] = ()) -> Training:

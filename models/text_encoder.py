@@ -18,7 +18,6 @@ from jax.typing import DTypeLike
 from hloscope.models.blocks.layers import make_layers, run_layers
 from hloscope.models.blocks.positions import line_positions
 from hloscope.models.blocks.transformer import TransformerBlock
-from hloscope.models.sharding import unconstrained
 
 __all__ = ["TextEncoder", "TextEncoderConfig"]
 
@@ -57,6 +56,6 @@ class TextEncoder(nnx.Module):
         """Map int32 ``[tokens]`` to ``[tokens, width]``."""
         hidden = self.embed(tokens[None])
         hidden = (hidden + line_positions(*hidden.shape[1:])).astype(hidden.dtype)
-        hidden, _ = run_layers(self.layers, hidden, remat="none", constrain=unconstrained)
+        hidden, _ = run_layers(self.layers, hidden, remat="none")
         encoded: Any = self.norm(hidden)
         return jnp.squeeze(encoded, axis=0)

@@ -9,7 +9,7 @@ it, which is what lets donation alias all of them.
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from typing import Any, TypeVar
 
 import jax
@@ -26,13 +26,12 @@ from hloscope.models.blocks.attention import AttentionRoute
 from hloscope.models.optimizers import make_optimizer
 from hloscope.models.quantization import quantize
 from hloscope.models.sharding import (
-    Constrain,
-    batch_constraint,
     lay_mesh,
+    on_mesh,
     place_batch,
     place_replicated,
     place_state,
-    unconstrained,
+    refuse_uneven,
 )
 
 __all__ = [
@@ -85,6 +84,18 @@ class TrainingConfig:
     quantize: str = "none"
     bad: frozenset[str] = frozenset()
 
+    @property
+    def counts(self) -> Mapping[str, Mapping[str, int]]:
+        """Mesh axis to how many there are of what it splits, by its name in words."""
+        return {}
+
+    @property
+    def whole(self) -> Mapping[str, int]:
+        """The one sequence that a kernel of attention does not let ``sequence`` split."""
+        if self.attention not in ("cudnn", "flash"):
+            return {}
+        return {f"sequence, which attention={self.attention} takes whole": 1}
+
 
 Config = TypeVar("Config", bound=TrainingConfig)
 
@@ -95,20 +106,21 @@ class Training:
 
     Attributes:
         name: How reports call the step.
-        make_step: From a sharding constraint on activations to the step,
-            ``step(state, *inputs) -> (state, metrics)``.
+        step: ``step(state, *inputs) -> (state, metrics)``.
         init: From a key to the initial state.
         example: From a key to one example of the step's inputs after the state.
         roles: Role of each of those inputs, in order; only a batch is split
             over devices.
+        counts: See ``TrainingConfig``.
         donates: Whether the step gives its state's buffers away.
     """
 
     name: str
-    make_step: Callable[[Constrain], Callable[..., tuple[State, dict[str, jax.Array]]]]
+    step: Callable[..., tuple[State, dict[str, jax.Array]]]
     init: Callable[[jax.Array], State]
     example: Callable[[jax.Array], tuple[Any, ...]]
     roles: tuple[Role, ...]
+    counts: Mapping[str, Mapping[str, int]] = field(default_factory=dict)
     donates: bool = True
 
     def abstract(self) -> tuple[State, tuple[Any, ...]]:
@@ -130,26 +142,27 @@ class Training:
             devices: What sizes are laid over; JAX's default devices if ``None``.
 
         Raises:
-            UsageError: When the mesh fits neither the devices nor the batch.
+            UsageError: When the mesh does not fit the devices, the batch or the model.
         """
         state, inputs = self.abstract()
         roles: dict[int | str, Role] = dict(enumerate((Role.STATE, *self.roles)))
         if mesh is None or mesh == {}:
             return Step(
-                fn=self.make_step(unconstrained),
+                fn=self.step,
                 args=(state, *inputs),
                 donate=(0,) if self.donates else (),
                 roles=roles,
                 name=self.name,
             )
         laid = lay_mesh(mesh, devices)
+        refuse_uneven(self.counts, laid)
         state_places = place_state(state, laid)
         input_places = tuple(
             place_batch(value, laid) if role is Role.BATCH else place_replicated(value, laid)
             for role, value in zip(self.roles, inputs, strict=True)
         )
         return Step(
-            fn=self.make_step(batch_constraint(laid)),
+            fn=on_mesh(self.step, laid),
             args=(
                 _with_shardings(state, state_places),
                 *(_with_shardings(*pair) for pair in zip(inputs, input_places, strict=True)),

@@ -18,7 +18,7 @@ from hloscope.models.blocks.attention import Attention
 from hloscope.models.blocks.convolution import ResidualBlock, doubled, group_norm
 from hloscope.models.blocks.positions import sinusoidal_embedding
 from hloscope.models.diffusion import DiffusionConfig, diffusion_training
-from hloscope.models.sharding import Constrain
+from hloscope.models.sharding import pin
 from hloscope.models.text_encoder import TextEncoderConfig
 from hloscope.models.training import Training, configured
 
@@ -197,21 +197,18 @@ class UNet(nnx.Module):
             width, 3, (3, 3), dtype=dtype, kernel_init=nnx.initializers.zeros, rngs=rngs
         )
 
-    def __call__(
-        self, image: jax.Array, time: jax.Array, text: jax.Array, constrain: Constrain
-    ) -> jax.Array:
+    def __call__(self, image: jax.Array, time: jax.Array, text: jax.Array) -> jax.Array:
         """Predict the noise.
 
         Args:
             image: Noisy images, ``[batch, size, size, 3]``.
             time: From 0 (no noise) to 1 (only noise), ``[batch]``.
             text: Captions' embeddings, ``[batch, text_tokens, text_width]``.
-            constrain: Applied to the activations between stages.
 
         Returns:
             ``[batch, size, size, 3]`` in float32.
         """
-        return self.denoise(image, *self.embed(time, text), constrain)
+        return self.denoise(image, *self.embed(time, text))
 
     def embed(self, time: jax.Array, text: jax.Array) -> tuple[jax.Array, jax.Array]:
         """What every stage takes of times and captions: ``time_width`` channels of both."""
@@ -221,12 +218,10 @@ class UNet(nnx.Module):
         with jax.named_scope("text"):
             return time, self.text_in(text)
 
-    def denoise(
-        self, image: jax.Array, time: jax.Array, text: jax.Array, constrain: Constrain
-    ) -> jax.Array:
+    def denoise(self, image: jax.Array, time: jax.Array, text: jax.Array) -> jax.Array:
         """Predict the noise from what ``embed`` made: ``[batch, size, size, 3]`` in float32."""
         with jax.named_scope("conv_in"):
-            image = constrain(self.conv_in(image.astype(self.dtype)))
+            image = pin(self.conv_in(image.astype(self.dtype)))
         kept: list[jax.Array] = []
         for level, stages in enumerate(self.down):
             if level:
@@ -234,16 +229,16 @@ class UNet(nnx.Module):
                     image = self.shrink[level - 1](image)
             for index, stage in enumerate(stages):
                 with jax.named_scope(f"down_{level}_{index}"):
-                    image = constrain(stage(image, time, text))
+                    image = pin(stage(image, time, text))
                 kept.append(image)
         for index, stage in enumerate(self.middle):
             with jax.named_scope(f"middle_{index}"):
-                image = constrain(stage(image, time, text))
+                image = pin(stage(image, time, text))
         for level, stages in enumerate(self.up):
             for index, stage in enumerate(stages):
                 with jax.named_scope(f"up_{level}_{index}"):
                     joined = jnp.concatenate((image, kept.pop()), axis=-1)
-                    image = constrain(stage(joined, time, text))
+                    image = pin(stage(joined, time, text))
             if level < len(self.grow):
                 with jax.named_scope(f"grow_{level}"):
                     image = self.grow[level](doubled(image))

@@ -19,7 +19,6 @@ from flax import nnx
 from hloscope.models.blocks.attention import Attention
 from hloscope.models.blocks.convolution import group_norm
 from hloscope.models.diffusion import diffusion_training
-from hloscope.models.sharding import Constrain
 from hloscope.models.text_encoder import TextEncoderConfig
 from hloscope.models.training import Training, configured
 from hloscope.models.unet import Stage, UNet, UNetConfig
@@ -118,23 +117,20 @@ class UNet3D(UNet):
 
     stage = VideoStage
 
-    def __call__(
-        self, image: jax.Array, time: jax.Array, text: jax.Array, constrain: Constrain
-    ) -> jax.Array:
+    def __call__(self, image: jax.Array, time: jax.Array, text: jax.Array) -> jax.Array:
         """Predict the noise.
 
         Args:
             image: Noisy videos, ``[batch, frames, size, size, 3]``.
             time: From 0 (no noise) to 1 (only noise), ``[batch]``.
             text: Captions' embeddings, ``[batch, text_tokens, text_width]``.
-            constrain: Applied to the activations between stages.
 
         Returns:
             ``[batch, frames, size, size, 3]`` in float32.
         """
         frames = image.shape[1]
         time, text = (jnp.repeat(part, frames, axis=0) for part in self.embed(time, text))
-        noise = self.denoise(image.reshape(-1, *image.shape[2:]), time, text, constrain)
+        noise = self.denoise(image.reshape(-1, *image.shape[2:]), time, text)
         return noise.reshape(image.shape)
 
 

@@ -26,7 +26,7 @@ from hloscope.models.blocks.positions import line_positions, position_tables
 from hloscope.models.blocks.transformer import TransformerBlock
 from hloscope.models.diffusion import diffusion_training
 from hloscope.models.diffusion_transformer import TokensConfig
-from hloscope.models.sharding import Constrain
+from hloscope.models.sharding import pin
 from hloscope.models.text_encoder import TextEncoderConfig
 from hloscope.models.training import Training, configured
 
@@ -104,7 +104,6 @@ class UViT(nnx.Module):
         image: jax.Array,
         time: jax.Array,
         text: jax.Array,
-        constrain: Constrain,
         positions: Sequence[Any],
     ) -> jax.Array:
         """Predict the noise.
@@ -113,7 +112,6 @@ class UViT(nnx.Module):
             image: Noisy images, ``[batch, size, size, 3]``.
             time: From 0 (no noise) to 1 (only noise), ``[batch]``.
             text: Captions' embeddings, ``[batch, text_tokens, text_width]``.
-            constrain: Applied to the activations between blocks.
             positions: One table of all tokens, float32, ``[tokens, width]``.
 
         Returns:
@@ -124,8 +122,8 @@ class UViT(nnx.Module):
             time_token = self.time_in(self.time(time))[:, None]
             image_tokens = self.patch_in(patches(image.astype(config.dtype), config.patch))
             tokens = jnp.concatenate((time_token, self.text_in(text), image_tokens), axis=1)
-            tokens = constrain((tokens + positions[0]).astype(config.dtype))
-        tokens = self.blocks(tokens, remat=config.remat, constrain=constrain)
+            tokens = pin((tokens + positions[0]).astype(config.dtype))
+        tokens = self.blocks(tokens, remat=config.remat)
         with jax.named_scope("patch_out"):
             noise = self.patch_out(self.norm_out(tokens[:, -config.tokens :]))
             noise = unpatched(noise, config.image_size, config.patch)

@@ -11,6 +11,7 @@ from jax.ad_checkpoint import checkpoint_name
 from jax.typing import DTypeLike
 
 from hloscope.models.blocks.positions import rotate
+from hloscope.models.sharding import Layout, gather_tokens, pin
 
 __all__ = ["Attention", "AttentionRoute", "attend"]
 
@@ -31,7 +32,8 @@ def attend(
     """Softmax attention with logits scaled by one over the root of the head width.
 
     For remat policies its operands are named ``query``, ``key`` and ``value``,
-    and what it gives ``context``.
+    and what it gives ``context``. On a mesh, ``tensor`` splits all of them by heads,
+    and where ``sequence`` splits tokens, keys and values are gathered.
 
     Args:
         query: ``[batch, queries, heads, width]``.
@@ -49,9 +51,10 @@ def attend(
         ``[batch, queries, heads, width]`` in the dtype of ``query``.
     """
     query, key, value = (
-        checkpoint_name(array, name)
+        checkpoint_name(pin(array, Layout.FEATURES), name)
         for array, name in ((query, "query"), (key, "key"), (value, "value"))
     )
+    key, value = gather_tokens(key), gather_tokens(value)
     if route == "flash":
         attended = _flash(query, key, value, causal=causal)
     elif route == "reference":

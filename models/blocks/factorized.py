@@ -12,6 +12,7 @@ from jax.typing import DTypeLike
 
 from hloscope.models.blocks.attention import Attention, AttentionRoute
 from hloscope.models.blocks.mlp import Mlp
+from hloscope.models.sharding import pin
 
 __all__ = ["AcrossFrames", "VideoTransformerBlock", "WithinFrames"]
 
@@ -83,10 +84,10 @@ class VideoTransformerBlock(nnx.Module):
         """Map ``[batch, frames * places, width]`` to the same shape."""
         with jax.named_scope("attention"):
             mixed = self.within(self.norm1(tokens))
-            tokens = tokens + checkpoint_name(mixed, "attention_out")
+            tokens = pin(tokens + checkpoint_name(mixed, "attention_out"))
         with jax.named_scope("temporal"):
             mixed = self.across(self.norm2(tokens))
-            tokens = tokens + checkpoint_name(mixed, "temporal_out")
+            tokens = pin(tokens + checkpoint_name(mixed, "temporal_out"))
         with jax.named_scope("mlp"):
             mixed = self.mlp(self.norm3(tokens))
             kept: jax.Array = checkpoint_name(mixed, "mlp_out")

@@ -19,7 +19,7 @@ import jax.numpy as jnp
 from flax import nnx
 from jax.typing import DTypeLike
 
-from hloscope.models.sharding import Constrain
+from hloscope.models.sharding import pin
 
 __all__ = ["LongSkips", "layer_function", "make_layers", "run_layers"]
 
@@ -95,19 +95,17 @@ def run_layers(
     hidden: Any,
     *inputs: jax.Array,
     remat: str,
-    constrain: Constrain,
     scope: str = "layers",
     skips: Any = None,
     keep: bool = False,
 ) -> tuple[Any, Any]:
-    """Run ``hidden = layer(*hidden, *inputs)`` layer by layer.
+    """Run ``hidden = layer(*hidden, *inputs)`` layer by layer, and pin what each puts out.
 
     Args:
         layers: As ``make_layers`` gives them.
         hidden: What goes from layer to layer: one array, or a tuple of them.
         inputs: What every layer takes besides.
         remat: What each keeps for the backward pass.
-        constrain: Applied to what each layer puts out.
         scope: Name of the layers; those of a list are ``layer_0`` and so on.
         skips: What each layer takes between ``hidden`` and ``inputs``, as another
             run put it out. The layer of the last runs first.
@@ -120,7 +118,7 @@ def run_layers(
 
     def outcome(run: Callable[..., Any], params: Any, hidden: Any, skip: Any) -> Any:
         taken = hidden if isinstance(hidden, tuple) else (hidden,)
-        return jax.tree.map(constrain, run(params, *taken, *skip, *inputs))
+        return jax.tree.map(pin, run(params, *taken, *skip, *inputs))
 
     backwards = skips is not None
     if not isinstance(layers, nnx.Module) or isinstance(layers, nnx.List):
@@ -194,11 +192,9 @@ class LongSkips(nnx.Module):
         # By the layer whose output they take up: the last to run is the first.
         self.last = make_layers(joined, number // 2, scan=scan, rngs=rngs)
 
-    def __call__(
-        self, tokens: jax.Array, *inputs: jax.Array, remat: str, constrain: Constrain
-    ) -> jax.Array:
+    def __call__(self, tokens: jax.Array, *inputs: jax.Array, remat: str) -> jax.Array:
         """Map ``[batch, tokens, width]`` to the same shape; see ``run_layers``."""
-        run = partial(run_layers, remat=remat, constrain=constrain)
+        run = partial(run_layers, remat=remat)
         tokens, kept = run(self.first, tokens, *inputs, scope="first_layers", keep=True)
         tokens, _ = run([self.middle], tokens, *inputs, scope="middle")
         tokens, _ = run(self.last, tokens, *inputs, scope="last_layers", skips=kept)

@@ -15,6 +15,7 @@ from jax.ad_checkpoint import checkpoint_name
 from jax.typing import DTypeLike
 
 from hloscope.models.blocks.positions import sinusoidal_embedding
+from hloscope.models.sharding import pin
 
 __all__ = ["Condition", "ModulatedBranch", "ModulatedHead", "modulation", "unscaled_norm"]
 
@@ -81,7 +82,7 @@ class ModulatedBranch(nnx.Module):
             shift, scale, gate = jnp.split(self.modulation(condition)[:, None], 3, axis=-1)
             mixed = self.branch(self.norm(tokens) * (1 + scale) + shift)
             kept: jax.Array = checkpoint_name(mixed, f"{self.name}_out")
-            return tokens + gate * kept
+            return pin(tokens + gate * kept)
 
 
 class ModulatedHead(nnx.Module):

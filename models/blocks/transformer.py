@@ -10,6 +10,7 @@ from jax.typing import DTypeLike
 from hloscope.models.blocks.attention import Attention, AttentionRoute
 from hloscope.models.blocks.mlp import Mlp
 from hloscope.models.blocks.modulation import ModulatedBranch
+from hloscope.models.sharding import pin
 
 __all__ = ["DiTBlock", "TransformerBlock"]
 
@@ -50,7 +51,7 @@ class TransformerBlock(nnx.Module):
         """Map ``[batch, tokens, width]`` to the same shape."""
         with jax.named_scope("attention"):
             mixed = self.attention(self.norm1(tokens))
-            tokens = tokens + checkpoint_name(mixed, "attention_out")
+            tokens = pin(tokens + checkpoint_name(mixed, "attention_out"))
         with jax.named_scope("mlp"):
             mixed = self.mlp(self.norm2(tokens))
             kept: jax.Array = checkpoint_name(mixed, "mlp_out")

@@ -115,8 +115,8 @@ def test_a_batch_must_be_a_positive_integer(value):
 
 @pytest.mark.parametrize("name", registry.names())
 def test_an_unknown_mesh_axis_is_answered_with_the_ones_there_are(name):
-    with pytest.raises(UsageError, match="no sharding rule for the mesh axis 'tensor'") as caught:
-        registry.get(name).build("smoke", mesh={"data": 2, "tensor": 4})
+    with pytest.raises(UsageError, match="no sharding rule for the mesh axis 'pipe'") as caught:
+        registry.get(name).build("smoke", mesh={"data": 2, "pipe": 4})
     assert "data, fsdp" in caught.value.hint
 
 
@@ -142,3 +142,9 @@ for name in registry.names():
 raise SystemExit(any(m in sys.modules for m in ("jax", "flax", "optax")))
 """
     assert subprocess.run([sys.executable, "-c", code], check=False).returncode == 0
+
+
+@pytest.mark.parametrize("name", ["unet", "simple_mmdit", "ssm"])
+def test_an_axis_that_only_other_architectures_have_is_refused(name):
+    with pytest.raises(UsageError, match=f"{name} has no sharding rule for .* 'tensor'"):
+        registry.get(name).build("smoke", mesh={"tensor": 2})

@@ -8,7 +8,6 @@ from hloscope.capture.jaxpr_flops import count_jaxpr
 from hloscope.errors import UsageError
 from hloscope.models import registry
 from hloscope.models.next_token import next_token_loss
-from hloscope.models.sharding import unconstrained
 
 BATCH, TOKENS, WIDTH, WORDS = 3, 12, 16, 40
 
@@ -24,7 +23,7 @@ def _operands():
 
 def _loss(chunks):
     def loss(features, matrix, targets):
-        return next_token_loss(features, matrix, targets, chunks=chunks, constrain=unconstrained)
+        return next_token_loss(features, matrix, targets, chunks=chunks)
 
     return jax.jit(jax.value_and_grad(loss, argnums=(0, 1)))
 
