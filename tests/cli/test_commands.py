@@ -250,7 +250,7 @@ def test_archs_lists_every_architecture_with_its_presets(hloscope):
 
 def test_archs_with_a_name_says_what_that_one_takes_and_a_wrong_name_is_refused(hloscope):
     text = hloscope("archs", "moe_transformer").out
-    assert "mesh axes   data, fsdp, expert" in text
+    assert "mesh axes   data, fsdp, tensor, sequence, expert" in text
     for word in ("head_chunks", "dots_with_no_batch_dims", "undonated-state"):
         assert f"{word} " in text or f"{word}," in text
     document = json.loads(hloscope("archs", "unet", "--json").out)
