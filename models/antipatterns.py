@@ -52,9 +52,14 @@ ANTIPATTERNS = _by_name(
             "the last part of the model multiplies in float32, the rest in bfloat16",
         ),
         Antipattern(
+            "masked-experts",
+            "HS502",
+            "every expert runs on every token, and zero weighs what a token did not choose",
+        ),
+        Antipattern(
             "odd-length",
             "HS503",
-            "the vocabulary is not padded: as many rows as words, which no tile divides",
+            "the vocabulary is not padded: an odd number of rows, which no tile divides",
             targets="GPUs",
         ),
         Antipattern(

@@ -12,7 +12,7 @@ loss's sake; everything before it computes in ``dtype``.
 from __future__ import annotations
 
 from collections.abc import Collection, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
 import jax
 from flax import nnx
@@ -20,9 +20,14 @@ from jax.ad_checkpoint import checkpoint_name
 
 from hloscope.models.blocks.attention import Attention
 from hloscope.models.blocks.mlp import GatedMlp
-from hloscope.models.next_token import LanguageConfig, equal_layers, next_token_training
+from hloscope.models.next_token import (
+    LanguageConfig,
+    configured_language,
+    equal_layers,
+    next_token_training,
+)
 from hloscope.models.sharding import pin
-from hloscope.models.training import Training, configured
+from hloscope.models.training import Training
 
 __all__ = [
     "PRESETS",
@@ -145,8 +150,6 @@ def training(preset: str, settings: Mapping[str, str], bad: Collection[str] = ()
         settings: Options as the registry checked them.
         bad: Antipatterns to build in.
     """
-    config = configured(PRESETS[preset], settings, bad)
-    if "odd-length" in config.bad:
-        config = replace(config, vocabulary=config.words)
+    config = configured_language(PRESETS[preset], settings, bad)
     create = equal_layers(config, lambda rngs: DecoderLayer(config, rngs=rngs))
     return next_token_training("causal_transformer", preset, config, create)

@@ -20,8 +20,13 @@ from jax.ad_checkpoint import checkpoint_name
 from hloscope.models.blocks.gated_delta_rule import gated_delta_rule
 from hloscope.models.blocks.mlp import GatedMlp
 from hloscope.models.blocks.recurrent_cell import Decay, ShortConvolution
-from hloscope.models.next_token import LanguageConfig, equal_layers, next_token_training
-from hloscope.models.training import Training, configured
+from hloscope.models.next_token import (
+    LanguageConfig,
+    configured_language,
+    equal_layers,
+    next_token_training,
+)
+from hloscope.models.training import Training
 
 __all__ = ["PRESETS", "DeltaConfig", "DeltaLayer", "training"]
 
@@ -171,6 +176,6 @@ def training(preset: str, settings: Mapping[str, str], bad: Collection[str] = ()
         settings: Options as the registry checked them.
         bad: Antipatterns to build in.
     """
-    config = configured(PRESETS[preset], settings, bad)
+    config = configured_language(PRESETS[preset], settings, bad)
     create = equal_layers(config, lambda rngs: DeltaLayer(config, rngs=rngs))
     return next_token_training("gated_deltanet", preset, config, create)

@@ -12,7 +12,7 @@ The loss adds a hundredth of the load that ``Experts`` gives, summed over layers
 from __future__ import annotations
 
 from collections.abc import Collection, Mapping
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 
 import jax
 import jax.numpy as jnp
@@ -24,9 +24,9 @@ from hloscope.models.blocks.experts import ExpertRoute, Experts
 from hloscope.models.blocks.layers import run_layers
 from hloscope.models.blocks.mlp import GatedMlp
 from hloscope.models.causal_transformer import TransformerConfig, causal_attention
-from hloscope.models.next_token import LanguageModel, next_token_training
+from hloscope.models.next_token import LanguageModel, configured_language, next_token_training
 from hloscope.models.sharding import pin
-from hloscope.models.training import Training, configured
+from hloscope.models.training import Training
 
 __all__ = ["PRESETS", "MoeConfig", "MoeTransformer", "training"]
 
@@ -120,7 +120,9 @@ def training(preset: str, settings: Mapping[str, str], bad: Collection[str] = ()
         settings: Options as the registry checked them.
         bad: Antipatterns to build in.
     """
-    config = configured(PRESETS[preset], settings, bad)
+    config = configured_language(PRESETS[preset], settings, bad)
+    if "masked-experts" in config.bad:
+        config = replace(config, experts="dense")
     return next_token_training(
         "moe_transformer", preset, config, lambda rngs: MoeTransformer(config, rngs=rngs)
     )

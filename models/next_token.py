@@ -7,9 +7,9 @@ computes a part's logits again, so that those of one part live at a time.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
-from typing import Any
+from collections.abc import Callable, Collection, Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Any, TypeVar
 
 import jax
 import jax.numpy as jnp
@@ -21,11 +21,12 @@ from hloscope.errors import UsageError
 from hloscope.ir.signature import Role
 from hloscope.models.blocks.layers import make_layers, run_layers
 from hloscope.models.sharding import Layout, gather_width, pin
-from hloscope.models.training import Learner, State, Training, TrainingConfig
+from hloscope.models.training import Learner, State, Training, TrainingConfig, configured
 
 __all__ = [
     "LanguageConfig",
     "LanguageModel",
+    "configured_language",
     "equal_layers",
     "next_token_loss",
     "next_token_training",
@@ -60,6 +61,31 @@ class LanguageConfig(TrainingConfig):
     head_chunks: int = 1
     remat: str = "none"
     scan_layers: bool = False
+
+
+Config = TypeVar("Config", bound=LanguageConfig)
+
+
+def configured_language(
+    config: Config, settings: Mapping[str, str], bad: Collection[str] = ()
+) -> Config:
+    """A preset with its options and antipatterns; see ``hloscope.models.training.configured``.
+
+    With ``odd-length`` the vocabulary has as many rows as there are words, and where those
+    are a multiple of eight one more, as for a token of padding that was added later.
+
+    Args:
+        config: A preset.
+        settings: Options as the registry checked them.
+        bad: Antipatterns to build in.
+
+    Raises:
+        UsageError: When two options do not go together.
+    """
+    chosen = configured(config, settings, bad)
+    if "odd-length" in chosen.bad:
+        chosen = replace(chosen, vocabulary=chosen.words + (chosen.words % 8 == 0))
+    return chosen
 
 
 class LanguageModel(nnx.Module):

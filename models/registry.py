@@ -361,7 +361,7 @@ def _recurrent(name: str, description: str) -> ArchSpec:
         options=(*_WITHOUT_ATTENTION, _REMAT, _SCANNED_LAYERS, _QUANTIZE, _HEAD_CHUNKS),
         axes=_AXES,
         module=f"hloscope.models.{name}",
-        bad=("float32-head", "undonated-state", "unrolled-layers"),
+        bad=("float32-head", "odd-length", "undonated-state", "unrolled-layers"),
     )
 
 
@@ -402,7 +402,7 @@ _ARCHS = {
             options=(*_TRAINING, _REMAT, _QUANTIZE, _HEAD_CHUNKS, _EXPERTS),
             axes=(*_ALL_AXES, "expert"),
             module="hloscope.models.moe_transformer",
-            bad=("undonated-state",),
+            bad=("masked-experts", "odd-length", "undonated-state"),
         ),
         ArchSpec(
             name="hierarchical_mmdit",

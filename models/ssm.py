@@ -20,8 +20,13 @@ from jax.ad_checkpoint import checkpoint_name
 
 from hloscope.models.blocks.recurrent_cell import Decay, ShortConvolution
 from hloscope.models.blocks.state_space_duality import state_space_duality
-from hloscope.models.next_token import LanguageConfig, equal_layers, next_token_training
-from hloscope.models.training import Training, configured
+from hloscope.models.next_token import (
+    LanguageConfig,
+    configured_language,
+    equal_layers,
+    next_token_training,
+)
+from hloscope.models.training import Training
 
 __all__ = ["PRESETS", "CellLayer", "SsmConfig", "training"]
 
@@ -137,6 +142,6 @@ def training(preset: str, settings: Mapping[str, str], bad: Collection[str] = ()
         settings: Options as the registry checked them.
         bad: Antipatterns to build in.
     """
-    config = configured(PRESETS[preset], settings, bad)
+    config = configured_language(PRESETS[preset], settings, bad)
     create = equal_layers(config, lambda rngs: CellLayer(config, rngs=rngs))
     return next_token_training("ssm", preset, config, create)

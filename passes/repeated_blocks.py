@@ -31,24 +31,24 @@ class RepeatedBlocks:
     Attributes:
         times: How often the block stands there; 1 where nothing repeats.
         instructions: Instructions of the program, those of what it calls included.
-        repeated: Those that belong to the repetitions, all of them together.
         example: The largest of the instructions that repeat, in its first copy.
+        alike: By how often equal instructions stand there, how many those are.
     """
 
     times: int
     instructions: int
-    repeated: int
     example: Instruction | None
+    alike: Mapping[int, int]
 
     @property
-    def share(self) -> float:
-        """The part of the program that the repetitions make up."""
-        return self.repeated / self.instructions if self.instructions else 0.0
+    def saved(self) -> float:
+        """The part of the program that would not be there if a loop ran over one block."""
+        return self.saved_by(self.times)
 
-    @property
-    def folded(self) -> int:
-        """Instructions that would be left if a loop ran over one block."""
-        return self.instructions - self.repeated + self.repeated // self.times
+    def saved_by(self, times: int) -> float:
+        """The same of a loop that is known to run over so many blocks."""
+        repeated = _in_blocks(self.alike, times)
+        return repeated * (1 - 1 / times) / self.instructions if self.instructions else 0.0
 
 
 @analysis
@@ -81,11 +81,10 @@ def find_repeated_blocks(graph: CallGraph, execution: Execution) -> RepeatedBloc
         weights[len(members)] += len(members) * (1 + _inside(members[0], sizes))
     times = _repetitions(weights)
     if times is None:
-        return RepeatedBlocks(1, total, 0, None)
+        return RepeatedBlocks(1, total, None, weights)
     chosen = [members for members in groups.values() if _is_about_a_multiple(len(members), times)]
     example = max(chosen, key=lambda m: (m[0].location is not None, m[0].shape.bytes))
-    repeated = sum(len(members) * (1 + _inside(members[0], sizes)) for members in chosen)
-    return RepeatedBlocks(times, total, repeated, example[0])
+    return RepeatedBlocks(times, total, example[0], weights)
 
 
 def _repetitions(weights: Mapping[int, int]) -> int | None:
@@ -95,10 +94,14 @@ def _repetitions(weights: Mapping[int, int]) -> int | None:
         return None
 
     def saved(times: int) -> float:
-        repeated = sum(w for number, w in weights.items() if _is_about_a_multiple(number, times))
-        return repeated * (1 - 1 / times)
+        return _in_blocks(weights, times) * (1 - 1 / times)
 
     return max(candidates, key=lambda times: (saved(times), times))
+
+
+def _in_blocks(weights: Mapping[int, int], times: int) -> int:
+    """Instructions that would stand in so many blocks."""
+    return sum(w for number, w in weights.items() if _is_about_a_multiple(number, times))
 
 
 def _is_about_a_multiple(number: int, times: int) -> bool:

@@ -50,8 +50,9 @@ class Limits:
             worth a finding.
         quantized_flops_per_byte: FLOPs of quantized products for each byte that
             conversions move, from which on quantizing gains time.
-        repeated_share: Share (0..1) of a program's instructions from which blocks
-            that are spelled out again and again are worth a finding.
+        repeated_share: Share (0..1) of a program's products or instructions that loops
+            over blocks spelled out again and again would do without, from which those
+            are worth a finding.
         repeated_instructions: Instructions of a program from which that matters.
         launch_share: Share (0..1) of the step's time from which what loops spend on
             launching is worth a finding.
@@ -96,7 +97,7 @@ class Limits:
     exposed_share: float = 0.02
     float64_bytes: int = 4096
     quantized_flops_per_byte: float = 500.0
-    repeated_share: float = 0.5
+    repeated_share: float = 0.6
     repeated_instructions: int = 1000
     launch_share: float = 0.1
     loop_launches: int = 1000

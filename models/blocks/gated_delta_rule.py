@@ -10,8 +10,8 @@ import jax.numpy as jnp
 
 __all__ = ["gated_delta_rule"]
 
-# A TPU multiplies float32 as bfloat16, a GPU as TF32, where nothing is said.
-_exactly = partial(jnp.matmul, precision=jax.lax.Precision.HIGHEST)
+# Smaller matrices would fill little of a matrix unit: a TPU's has 128 columns.
+_FEWEST_ROWS = 16
 
 
 def gated_delta_rule(
@@ -97,8 +97,8 @@ def gated_delta_rule(
 def _inverse(lower: jax.Array) -> jax.Array:
     """Invert the identity plus ``lower``, ``[..., size, size]`` and zero from the diagonal up.
 
-    By halves, in products: powers of ``lower`` would grow where keys are alike, and
-    cancel. Its size is a power of two.
+    By halves, in two products of each two: powers of ``lower`` would grow where keys are
+    alike, and cancel. Its size is a power of two.
     """
     size = lower.shape[-1]
     if size <= 2:
@@ -107,6 +107,16 @@ def _inverse(lower: jax.Array) -> jax.Array:
     both = jnp.stack((lower[..., :half, :half], lower[..., half:, half:]), axis=-3)
     inverses = _inverse(both)
     first, last = inverses[..., 0, :, :], inverses[..., 1, :, :]
-    below = -_exactly(_exactly(last, lower[..., half:, :half]), first)
+    product = _exact_product if half >= _FEWEST_ROWS else _summed_product
+    below = -product(product(last, lower[..., half:, :half]), first)
     above = jnp.concatenate((first, jnp.zeros_like(first)), axis=-1)
     return jnp.concatenate((above, jnp.concatenate((below, last), axis=-1)), axis=-2)
+
+
+# A TPU multiplies float32 as bfloat16, a GPU as TF32, where nothing is said.
+_exact_product = partial(jnp.matmul, precision=jax.lax.Precision.HIGHEST)
+
+
+def _summed_product(left: jax.Array, right: jax.Array) -> jax.Array:
+    """The same, element by element."""
+    return jnp.sum(left[..., :, :, None] * right[..., None, :, :], axis=-2)

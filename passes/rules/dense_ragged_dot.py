@@ -14,7 +14,7 @@ from hloscope.pipeline.rules import Limits, rule
 
 __all__ = ["dense_ragged_dot"]
 
-_MODEL = "each row belongs to one group"
+_MODEL = "each row needs the groups that are its own"
 _ONCE = "; each branch taken, loops of unknown length run once"
 
 
@@ -26,22 +26,25 @@ def dense_ragged_dot(
     chip: Chip | None,
     limits: Limits,
 ) -> Iterator[Finding]:
-    """Finds ragged products that multiply every row with every group's weights, behind a mask.
+    """Finds products of every row with every group's weights, of which a mask leaves few.
 
     What it does:
         Looks for products of which one side is a masked copy of the rows for each group:
         ``select(start <= position < end, rows, 0)``, as JAX writes ``jax.lax.ragged_dot``
-        on CPUs, XLA on GPUs, and both for the gradient of the weights. The FLOPs of
-        the product over its number of groups are what a grouped product needs, as each row
-        belongs to one group; the rest multiplies zeros. It is summed by source line, and listed
-        from ``product_flops_share`` (1%) of the program's product FLOPs on. Grouped
-        kernels, and products that a TPU's compiler marks as ragged, are not found. The
-        masked copies themselves move through memory besides.
+        on CPUs, XLA on GPUs, and both for the gradient of the weights. And for experts
+        that all run on all tokens: products in a batch of groups whose result is weighed
+        by ``one_hot(choice, groups)``, and those in such a batch of as many rows and weights
+        before and behind them. The FLOPs of the groups that a row belongs to are what a grouped
+        product needs; the rest multiplies zeros, or is multiplied by zero. It is summed
+        by source line, and listed from ``product_flops_share`` (1%) of the program's
+        product FLOPs on. Grouped kernels, and products that a TPU's compiler marks as
+        ragged, are not found, and neither are mixtures in which every weight counts.
+        Masked copies themselves move through memory besides.
 
     Why it costs:
-        With eight experts seven eighths of the multiplications are by zero, and the rows
-        are copied eight times. The more experts, the more is lost: what a mixture of experts
-        is meant to save is all spent again.
+        With eight experts, of which a row takes one, seven eighths of the multiplications
+        are for nothing, and copied rows are copied eight times. The more experts, the more
+        is lost: what a mixture of experts is meant to save is all spent again.
 
     Example:
             out = jax.lax.ragged_dot(tokens, experts, group_sizes)   # on a GPU: dense
@@ -56,7 +59,7 @@ def dense_ragged_dot(
     """
     total = ledger.total.nominal
     lines: dict[object, list[MaskedProduct]] = {}
-    for product in masked.rows:
+    for product in (*masked.rows, *masked.weighed):
         location = product.row.instruction.location
         place = (location.file, location.line) if location else product.row.instruction.op_name
         lines.setdefault(place or product.row.instruction, []).append(product)
@@ -80,7 +83,6 @@ def _finding(
     exact = all(product.row.times.exact is not None for product in products)
     model = _MODEL if exact else _MODEL + _ONCE
     cost = Quantity("FLOPs on zeros", wasted, Unit.FLOPS, Basis.MODELLED, model)
-    many = f"{len(products)} ragged products run" if len(products) > 1 else "a ragged product runs"
     notes = [f"largest: {worst.row.instruction.name}, masked by {worst.mask.name}"]
     if worst.row.chain:
         notes.append(f"reached through {worst.row.chain}")
@@ -91,18 +93,28 @@ def _finding(
         name="dense-ragged-dot",
         category=Category.REDUNDANT_WORK,
         severity=limits.severity(wasted / total),
-        message=f"{many} over all groups, with the rows of the others masked",
+        message=_message(products, worst),
         site=instruction_site(worst.row.instruction),
         evidence=(
             cost,
             Quantity("share of product FLOPs", wasted / total, Unit.SHARE, Basis.MODELLED, model),
             Quantity("dense over useful", dense / (dense - wasted), Unit.RATIO),
             Quantity("groups", worst.groups),
+            *([Quantity("groups of a row", worst.chosen)] if worst.chosen > 1 else ()),
         ),
         cost=cost,
         fix=_fix(chip),
         notes=tuple(notes),
     )
+
+
+def _message(products: Sequence[MaskedProduct], worst: MaskedProduct) -> str:
+    many = len(products) > 1
+    if worst.weighed:
+        subject = f"{len(products)} products run" if many else "a product runs"
+        return f"{subject} over all groups, of which a row chose {worst.chosen} of {worst.groups}"
+    subject = f"{len(products)} ragged products run" if many else "a ragged product runs"
+    return f"{subject} over all groups, with the rows of the others masked"
 
 
 def _made_of(product: MaskedProduct, execution: Execution) -> Iterator[str]:

@@ -8,6 +8,7 @@ from contextlib import suppress
 from hloscope.errors import Unavailable
 from hloscope.ir import Module
 from hloscope.passes.finding_sites import instruction_site
+from hloscope.passes.layer_chains import LayerChains
 from hloscope.passes.repeated_blocks import RepeatedBlocks
 from hloscope.pipeline.findings import Basis, Category, Finding, Quantity, Severity, Unit
 from hloscope.pipeline.inputs import CompileTimes, LoweredModule
@@ -16,6 +17,7 @@ from hloscope.pipeline.rules import Limits, rule
 __all__ = ["unrolled_layers"]
 
 _LINEAR = "linear in the instructions"
+_LEFT = "one block is left of those that are compiled alike"
 _LONG = 60.0  # seconds of a compile that people wait for and talk about
 
 
@@ -23,6 +25,7 @@ _LONG = 60.0  # seconds of a compile that people wait for and talk about
 def unrolled_layers(
     module: Module,
     blocks: RepeatedBlocks,
+    chains: LayerChains,
     times: CompileTimes | None,
     lowered: LoweredModule | None,
     limits: Limits,
@@ -30,11 +33,15 @@ def unrolled_layers(
     """Finds programs that spell one block out for every layer.
 
     What it does:
-        Compares instructions by opcode, shapes, attributes and the structure of
-        what they call, and looks for the number of repetitions that explains
-        most of the program. It is reported where half of the instructions
-        (``repeated_share``) belong to at least four repetitions of a block, in
-        programs of ``repeated_instructions`` (1,000) and more.
+        Looks for layers in two ways, and for the number of them with which loops would do
+        without most of the program. Equal products that depend on each other at even
+        distances stand in a chain of layers, whatever a compiler has fused them with. And
+        instructions are equal where opcode, shapes, attributes and the structure of what
+        they call agree, also where they do not depend on each other, as in gradient
+        accumulation that is spelled out. Either is reported where loops would do without
+        60% (``repeated_share``) of the products or instructions, from four repetitions on,
+        in programs of ``repeated_instructions`` (1,000) and more. The levels of a UNet and
+        stacks of few layers stay below that.
 
     Why it costs:
         Tracing, lowering and compiling take time for every instruction: forty
@@ -54,17 +61,21 @@ def unrolled_layers(
 
         With flax, ``nnx.scan`` or ``nn.scan`` do the stacking.
     """
-    if blocks.share < limits.repeated_share or blocks.example is None:
-        return
     if blocks.instructions < limits.repeated_instructions:
         return
-    share = 1 - blocks.folded / blocks.instructions
+    if chains.share >= limits.repeated_share and chains.example is not None:
+        number, example = chains.times, chains.example
+    elif blocks.saved >= limits.repeated_share and blocks.example is not None:
+        number, example = blocks.times, blocks.example
+    else:
+        return
+    share = blocks.saved_by(number)
     # The blocks count what several call with each of them; the module's own size is known.
     left = round(module.num_instructions * (1 - share))
     evidence = [
-        Quantity("blocks", blocks.times),
+        Quantity("blocks", number),
         Quantity("instructions", module.num_instructions),
-        Quantity("with a loop", left, Unit.COUNT, Basis.MODELLED, "one block is left"),
+        Quantity("with a loop", left, Unit.COUNT, Basis.MODELLED, _LEFT),
     ]
     with suppress(Unavailable):
         if lowered is not None:
@@ -74,7 +85,7 @@ def unrolled_layers(
         module.num_instructions - left,
         Unit.COUNT,
         Basis.MODELLED,
-        "one block is left",
+        _LEFT,
     )
     severity = Severity.NOTE
     seconds = times.compile if times is not None else None
@@ -87,8 +98,8 @@ def unrolled_layers(
         name="unrolled-layers",
         category=Category.COMPILE_TIME,
         severity=severity,
-        message=f"one block stands in the program {blocks.times} times",
-        site=instruction_site(blocks.example),
+        message=f"one block stands in the program {number} times",
+        site=instruction_site(example),
         evidence=tuple(evidence),
         cost=cost,
         fix="Stack the layers' parameters and run them in jax.lax.scan (nnx.scan, nn.scan).",

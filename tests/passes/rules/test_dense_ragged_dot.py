@@ -35,6 +35,20 @@ def f(x, w, weights):
 
 step = Step(f, (shape(512, 256), shape(8, 256, 256), shape(512, 8)))
 """
+# Two of eight experts weigh what comes out; all run.
+CHOSEN = """
+def f(x, up, down, router):
+    weights, choice = jax.lax.top_k(jax.nn.softmax(x @ router), 2)
+    taken = jnp.einsum("tk,tke->te", weights, jax.nn.one_hot(choice, 8))
+    rows = jnp.broadcast_to(x, (8, *x.shape))
+    hidden = jax.nn.silu(jnp.einsum("etd,edf->etf", rows, up))
+    return jnp.einsum("etd,te->td", jnp.einsum("etf,efd->etd", hidden, down), taken)
+
+def loss(*operands):
+    return (f(*operands) ** 2).sum()
+
+step = Step({what}, (shape(512, 128), shape(8, 128, 256), shape(8, 256, 128), shape(128, 8)))
+"""
 USEFUL = 2 * 1024 * 512 * 512
 
 
@@ -55,6 +69,25 @@ def test_its_gradients_are_dense_too(found_in, target):
     code = RAGGED.format(what="jax.grad(loss, argnums=(0, 1))")
     found = found_in("HS502", code, target)
     assert sum(finding.cost.value for finding in found) == 3 * 7 * USEFUL
+
+
+@pytest.mark.parametrize(
+    ("what", "products", "target"),
+    [
+        ("f", 2, "cpu"),
+        ("jax.grad(loss, (0, 1, 2))", 6, "cpu"),
+        ("jax.grad(loss, (0, 1, 2))", 6, "h100"),
+        ("jax.grad(loss, (0, 1, 2))", 6, "v5e"),
+    ],
+)
+def test_experts_that_all_run_on_what_few_are_chosen_for_are_found(
+    found_in, what, products, target
+):
+    found = found_in("HS502", CHOSEN.format(what=what), target)
+    each = 2 * 512 * 128 * 256 * (8 - 2)
+    assert sum(finding.cost.value for finding in found) == products * each
+    assert all("a row chose 2 of 8" in finding.message for finding in found)
+    assert [q.value for q in found[0].evidence[2:]] == [4, 8, 2]
 
 
 def test_on_a_tpu_the_forward_product_is_grouped(found_in):
