@@ -62,7 +62,8 @@ def dense_ragged_dot(
     for product in (*masked.rows, *masked.weighed):
         location = product.row.instruction.location
         place = (location.file, location.line) if location else product.row.instruction.op_name
-        lines.setdefault(place or product.row.instruction, []).append(product)
+        # TPU compilers drop the names of some; those are one finding together.
+        lines.setdefault(place, []).append(product)
     for products in lines.values():
         dense = sum(product.row.nominal for product in products)
         wasted = dense - sum(product.useful_flops for product in products)
@@ -87,7 +88,7 @@ def _finding(
     if worst.row.chain:
         notes.append(f"reached through {worst.row.chain}")
     if worst.row.instruction.location is None:
-        notes += _made_of(worst, execution)
+        notes += _made_of(products, execution)
     return Finding(
         code="HS502",
         name="dense-ragged-dot",
@@ -117,13 +118,14 @@ def _message(products: Sequence[MaskedProduct], worst: MaskedProduct) -> str:
     return f"{subject} over all groups, with the rows of the others masked"
 
 
-def _made_of(product: MaskedProduct, execution: Execution) -> Iterator[str]:
-    """Where the launch's operands come from, as TPU compilers drop the product's own name."""
-    launch = execution.launch_of(product.row.instruction)
-    locations = [operand.location for operand in launch.operands] if launch is not None else []
+def _made_of(products: Sequence[MaskedProduct], execution: Execution) -> Iterator[str]:
+    """Where the launches' operands come from, as TPU compilers drop the products' own names."""
+    launches = [execution.launch_of(product.row.instruction) for product in products]
+    operands = [operand for launch in launches if launch is not None for operand in launch.operands]
+    locations = [operand.location for operand in operands]
     lines = dict.fromkeys(f"{one.file}:{one.line}" for one in locations if one is not None)
     if lines:
-        yield f"it has no line of its own, and is made of what {', '.join(lines)} compute"
+        yield f"no line of its own: it is made of what {', '.join(lines)} compute"
 
 
 def _fix(chip: Chip | None) -> str:

@@ -6,6 +6,7 @@ from collections.abc import Iterator
 
 from hloscope.chips import Chip, ChipKind
 from hloscope.ir import Instruction
+from hloscope.passes.buffer_kinds import Phase, phase_of
 from hloscope.passes.finding_sites import instruction_site
 from hloscope.passes.flops.counts import result_of
 from hloscope.passes.memory_spaces import Space
@@ -117,11 +118,21 @@ def _finding(
         category=Category.REDUNDANT_WORK,
         severity=Severity.NOTE if on_cpu else limits.severity(share),
         message="attention writes its scores to memory",
-        site=instruction_site(first),
+        site=instruction_site(first, line_of=_with_a_line(scores.arrays)),
         evidence=tuple(evidence),
         cost=cost,
         fix=_fix(row, chip),
         notes=tuple(notes),
+    )
+
+
+def _with_a_line(arrays: frozenset[Instruction]) -> Instruction | None:
+    """What of the scores has a line of Python; products that XLA pads lose theirs."""
+    named = [array for array in arrays if array.location is not None]
+    return min(
+        named,
+        key=lambda array: (phase_of(array.op_name) is Phase.BACKWARD, array.name),
+        default=None,
     )
 
 
