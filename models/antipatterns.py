@@ -7,8 +7,9 @@ the audit's own acceptance test, and examples of what it finds.
 
 from __future__ import annotations
 
-from collections.abc import Iterable
-from dataclasses import dataclass
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+from types import MappingProxyType
 
 __all__ = ["ANTIPATTERNS", "Antipattern"]
 
@@ -22,12 +23,16 @@ class Antipattern:
         rule: Code of the rule that must find it.
         help: One line on what the model then does.
         targets: Where the rule can see it; empty for every target.
+        sets: Options that the switch is a value of.
+        needs: Options without which it does nothing, and the values that they need.
     """
 
     name: str
     rule: str
     help: str
     targets: str = ""
+    sets: Mapping[str, str] = field(default_factory=lambda: MappingProxyType({}))
+    needs: Mapping[str, str] = field(default_factory=lambda: MappingProxyType({}))
 
 
 def _by_name(switches: Iterable[Antipattern]) -> dict[str, Antipattern]:
@@ -50,11 +55,13 @@ ANTIPATTERNS = _by_name(
             "float32-head",
             "HS401",
             "the last part of the model multiplies in float32, the rest in bfloat16",
+            needs=MappingProxyType({"dtype": "bfloat16"}),
         ),
         Antipattern(
             "masked-experts",
             "HS502",
             "every expert runs on every token, and zero weighs what a token did not choose",
+            sets=MappingProxyType({"experts": "dense"}),
         ),
         Antipattern(
             "odd-length",
@@ -69,7 +76,10 @@ ANTIPATTERNS = _by_name(
         ),
         Antipattern("undonated-state", "HS701", "the step does not donate its state"),
         Antipattern(
-            "unrolled-layers", "HS801", "every layer is spelled out, in place of a loop over them"
+            "unrolled-layers",
+            "HS801",
+            "every layer is spelled out, in place of a loop over them",
+            sets=MappingProxyType({"scan_layers": "false"}),
         ),
     )
 )

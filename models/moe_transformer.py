@@ -12,7 +12,7 @@ The loss adds a hundredth of the load that ``Experts`` gives, summed over layers
 from __future__ import annotations
 
 from collections.abc import Collection, Mapping
-from dataclasses import asdict, dataclass, replace
+from dataclasses import asdict, dataclass
 
 import jax
 import jax.numpy as jnp
@@ -49,6 +49,11 @@ class MoeConfig(TransformerConfig):
     number: int = 8
     chosen: int = 2
     every: int = 2
+
+    @property
+    def counts(self) -> Mapping[str, Mapping[str, int]]:
+        """What ``tensor``, ``sequence`` and ``expert`` split."""
+        return {**super().counts, "expert": {"experts": self.number}}
 
 
 PRESETS = {name: MoeConfig(**asdict(dense)) for name, dense in causal_transformer.PRESETS.items()}
@@ -121,8 +126,6 @@ def training(preset: str, settings: Mapping[str, str], bad: Collection[str] = ()
         bad: Antipatterns to build in.
     """
     config = configured_language(PRESETS[preset], settings, bad)
-    if "masked-experts" in config.bad:
-        config = replace(config, experts="dense")
     return next_token_training(
         "moe_transformer", preset, config, lambda rngs: MoeTransformer(config, rngs=rngs)
     )

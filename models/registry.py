@@ -1,8 +1,8 @@
 """The architectures that hloscope can build, by name, without importing JAX.
 
 Each entry says what can be asked of an architecture: its presets, its options,
-its bad switches and the mesh axes that it can be sharded over. The model's own module, and with
-it JAX and flax, is imported only when a step is built.
+its bad switches and the mesh axes that it can be sharded over. The model's own
+module, and with it JAX and flax, is imported only when a step is built.
 """
 
 from __future__ import annotations
@@ -74,14 +74,14 @@ class Option:
                 raise UsageError(
                     f"{value!r} is no value of {self.name}",
                     place=place,
-                    hint=_nearest(value, self.values, "values"),
+                    hint=self._another(value),
                 )
             only = self.kinds.get(value)
             if kind is not None and only is not None and kind is not only:
                 raise UsageError(
                     f"{self.name}={value} compiles for a {only.upper()}, not for a {kind.upper()}",
                     place=place,
-                    hint=f"Choose another --target, or one of: {', '.join(self.choices)}.",
+                    hint=f"Choose another --target, or one of: {self._fitting(kind)}.",
                 )
             return value
         if not (value.isascii() and value.isdigit()) or int(value) == 0:
@@ -91,6 +91,19 @@ class Option:
                 hint=f"Give a whole number of 1 or more, such as {self.name}=8.",
             )
         return str(int(value))
+
+    def _fitting(self, kind: ChipKind) -> str:
+        return ", ".join(v for v in self.choices if self.kinds.get(v, kind) is kind)
+
+    def _another(self, value: str) -> str:
+        """What to write in place of a value that is none."""
+        word, _, names = value.partition(":")
+        if word in self.listing:
+            example = (
+                "+".join(filter(None, re.split(r"[^\w.-]+", names))) or "attention_out+mlp_out"
+            )
+            return f"Write names with + between them: {self.name}={word}:{example}."
+        return _nearest(value, self.values, "values")
 
     def _lists(self, value: str) -> bool:
         word, _, names = value.partition(":")
@@ -139,8 +152,9 @@ class ArchSpec:
             kind: What it is compiled for, where that is known.
 
         Raises:
-            UsageError: When an option, a value or a switch does not exist, or a
-                value does not compile for that kind of chip.
+            UsageError: When an option, a value or a switch does not exist, a
+                value does not compile for that kind of chip, or an option and a
+                switch do not go together.
         """
         self._settings(options, kind)
         for name in bad:
@@ -150,6 +164,16 @@ class ArchSpec:
                     place=f"--bad {name}",
                     hint=_nearest(name, self.bad, "switches"),
                 )
+            switch = ANTIPATTERNS[name]
+            for option, value in (*switch.sets.items(), *switch.needs.items()):
+                given = options.get(option, value)
+                if given != value:
+                    does = "sets" if option in switch.sets else "does nothing without"
+                    raise UsageError(
+                        f"--bad {name} {does} {option}={value}",
+                        place=f"--set {option}={given}",
+                        hint="Leave one of the two out.",
+                    )
 
     def training(
         self,
@@ -176,7 +200,10 @@ class ArchSpec:
             )
         self.check(options or {}, bad)
         builder = importlib.import_module(self.module)
-        training: Training = builder.training(preset, self._settings(options or {}), bad)
+        settings = self._settings(options or {})
+        for name in bad:
+            settings |= ANTIPATTERNS[name].sets
+        training: Training = builder.training(preset, settings, bad)
         return training
 
     def build(
@@ -250,7 +277,8 @@ def get(name: str) -> ArchSpec:
 
 
 def _nearest(word: str, known: Sequence[str], kind: str) -> str:
-    close = difflib.get_close_matches(word, known, n=3, cutoff=0.5)
+    same = [one for one in known if one.lower() == word.lower()]
+    close = same or difflib.get_close_matches(word, known, n=3, cutoff=0.5)
     asked = f"Did you mean {' or '.join(close)}? " if close else ""
     return f"{asked}The {kind} are: {', '.join(known)}."
 
@@ -328,7 +356,12 @@ _CAPTIONED = ("closed-over", "per-step-null", "undonated-state")
 
 
 def _transformer(
-    name: str, description: str, *, axes: tuple[str, ...], bad: tuple[str, ...]
+    name: str,
+    description: str,
+    *,
+    axes: tuple[str, ...],
+    bad: tuple[str, ...],
+    unrolled: bool = True,
 ) -> ArchSpec:
     """One of equal layers over tokens, with a table of positions."""
     return ArchSpec(
@@ -338,14 +371,14 @@ def _transformer(
         options=(*_TRAINING, _REMAT, _SCANNED_LAYERS, _QUANTIZE),
         axes=axes,
         module=f"hloscope.models.{name}",
-        bad=("baked-table", *bad, "unrolled-layers"),
+        bad=("baked-table", *bad, *(("unrolled-layers",) if unrolled else ())),
     )
 
 
 def _diffusion_transformer(
-    name: str, description: str, axes: tuple[str, ...] = _TENSOR
+    name: str, description: str, axes: tuple[str, ...] = _TENSOR, *, unrolled: bool = True
 ) -> ArchSpec:
-    return _transformer(name, description, axes=axes, bad=_CAPTIONED)
+    return _transformer(name, description, axes=axes, bad=_CAPTIONED, unrolled=unrolled)
 
 
 def _jepa(name: str, description: str) -> ArchSpec:
@@ -421,6 +454,8 @@ _ARCHS = {
         _diffusion_transformer(
             "hybrid_dit",
             "diffusion transformer with attention in one layer of three, and a state in the others",
+            # Two groups of three layers: a loop over them would save next to nothing.
+            unrolled=False,
         ),
         _diffusion_transformer(
             "video_dit",

@@ -65,6 +65,7 @@ PRESETS = {
         time_width=1536,
         text_tokens=154,
         text_width=4096,
+        text_encoder=TextEncoderConfig(layers=12, heads=64, vocabulary=49408),
         batch=256,
         learning_rate=1e-4,
     ),

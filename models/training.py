@@ -186,8 +186,6 @@ def configured(config: Config, settings: Mapping[str, str], bad: Collection[str]
         UsageError: When two options do not go together.
     """
     fields = {name: _READ.get(name, str)(value) for name, value in settings.items()}
-    if "unrolled-layers" in bad:
-        fields["scan_layers"] = False
     chosen = replace(config, **fields, bad=frozenset(bad))
     if chosen.attention == "cudnn" and jnp.dtype(chosen.dtype).itemsize > 2:
         raise UsageError(

@@ -183,13 +183,13 @@ def parse_mesh(text: str) -> dict[str, int]:
         if not re.fullmatch(r"[^\W\d]\w*", name) or not re.fullmatch(r"[1-9][0-9]{0,5}", size):
             raise UsageError(
                 f"{part.strip()!r} is not an axis and its size",
-                place=f"mesh {text!r}",
+                place=f"--mesh {text}",
                 hint="Write axes as `name=size`, separated by commas: `data=2,fsdp=4`.",
             )
         if name in axes:
             raise UsageError(
                 f"the axis {name!r} comes twice",
-                place=f"mesh {text!r}",
+                place=f"--mesh {text}",
                 hint="Give each axis one size.",
             )
         axes[name] = int(size)
@@ -213,27 +213,35 @@ def check_mesh(mesh: Mapping[str, int], target: str, devices: int) -> None:
     plural = "device" if devices == 1 else "devices"
     raise UsageError(
         f"the mesh does not fit: {arithmetic} devices asked, the target {target} has {devices}",
-        place=f"mesh {shown!r}",
+        place=f"--mesh {shown}",
         hint=f"Choose sizes that multiply to {devices} {plural}, or a target of {asked} devices.",
     )
 
 
-def parse_options(pairs: Iterable[str]) -> dict[str, str]:
+def parse_options(pairs: Iterable[str], flag: str = "--set") -> dict[str, str]:
     """Read ``key=value`` pairs.
 
+    Args:
+        pairs: The pairs.
+        flag: What they were given with.
+
     Raises:
-        UsageError: A pair has no key or no ``=``.
+        UsageError: A pair has no key or no ``=``, or a key comes twice.
     """
     options: dict[str, str] = {}
     for pair in pairs:
-        key, equals, value = pair.partition("=")
-        if not equals or not key.strip():
+        key, equals, value = (piece.strip() for piece in pair.partition("="))
+        if not equals or not key:
             raise UsageError(
                 f"{pair!r} is not a key and a value",
-                place="option",
-                hint="Write `key=value`.",
+                place=f"{flag} {pair}",
+                hint=f"Write `{flag} key=value`.",
             )
-        options[key.strip()] = value.strip()
+        if key in options:
+            raise UsageError(
+                f"{key!r} comes twice", place=f"{flag} {pair}", hint="Give it one value."
+            )
+        options[key] = value
     return options
 
 
@@ -246,7 +254,8 @@ def parse_compiler_options(pairs: Iterable[str]) -> dict[str, OptionValue]:
     Raises:
         UsageError: A pair has no key or no ``=``.
     """
-    return {key.removeprefix("--"): _typed(value) for key, value in parse_options(pairs).items()}
+    options = parse_options(pairs, "--xla")
+    return {key.removeprefix("--"): _typed(value) for key, value in options.items()}
 
 
 def _typed(value: str) -> OptionValue:

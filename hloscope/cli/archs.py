@@ -36,8 +36,9 @@ def archs(
 ) -> int:
     """Architectures that --arch knows, or what one of them takes.
 
-    With a name, the options that --set takes, the axes that --mesh takes and
-    the antipatterns that --bad builds in; the default of each stands first.
+    With a name, the presets and the options that --set takes, the default of
+    each first, the axes that --mesh takes and the antipatterns that --bad
+    builds in.
     """
     from hloscope import listings
 

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import shutil
 import sys
+import textwrap
 
 from hloscope.errors import HloscopeError
 from hloscope.pipeline.findings import Report, Severity
@@ -53,8 +55,17 @@ def print_error(error: HloscopeError, *, as_json: bool) -> None:
         json.write(json.error_document(error), sys.stdout)
         sys.stdout.flush()
     head = f"{error.place}: {error.message}" if error.place else error.message
-    print(f"error: {head}", file=sys.stderr)
+    _say(f"error: {head}")
     if error.detail:
         print(error.detail, file=sys.stderr)
     if error.hint:
-        print(f"hint: {error.hint}", file=sys.stderr)
+        _say(f"hint: {error.hint}")
+
+
+def _say(text: str) -> None:
+    """One line on stderr; on a terminal as many as it takes, cut between words."""
+    if sys.stderr.isatty():
+        width = shutil.get_terminal_size().columns
+        options = {"break_long_words": False, "break_on_hyphens": False}
+        text = "\n".join(textwrap.wrap(text, width, subsequent_indent="  ", **options))
+    print(text, file=sys.stderr)

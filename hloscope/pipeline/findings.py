@@ -251,7 +251,7 @@ class Report:
         summary: The verdict in one sentence, printed first.
         passed: For checks: whether it holds. ``None`` where nothing is gated.
         notes: Further short facts about the run.
-        failures: What failed inside hloscope, one sentence each. The rest of
+        failures: What failed, one sentence each. The rest of
             the report holds; the command exits with 2.
         suppressed: Findings that the configuration leaves out: they gate
             nothing, and the notes name them.

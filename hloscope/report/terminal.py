@@ -61,7 +61,7 @@ def write(
     for note in report.notes:
         screen.hanging([("note: ", "dim")], note)
     for failure in report.failures:
-        screen.hanging([("failed inside hloscope: ", "bold red")], failure)
+        screen.hanging([("failed: ", "bold red")], failure)
 
 
 def write_rule(

@@ -142,7 +142,7 @@ def test_how_several_quantities_in_a_row_are_known_is_said_once(report):
 
 def test_a_failure_inside_is_told_in_the_report(report):
     text = written(dataclasses.replace(report, failures=("HS401 failed: ValueError: x",)))
-    assert text.endswith("failed inside hloscope: HS401 failed: ValueError: x\n")
+    assert text.endswith("failed: HS401 failed: ValueError: x\n")
 
 
 def test_a_report_of_one_table_is_just_that_table():
