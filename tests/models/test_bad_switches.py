@@ -4,9 +4,11 @@ The ordinary suite compiles one architecture with each of its switches, and what
 that one lacks with another. ``HLOSCOPE_TEST_EVERYTHING`` compiles all pairs.
 """
 
+import importlib
 import os
 import re
 
+import jax
 import pytest
 from quick_compile import QUICK
 
@@ -77,6 +79,46 @@ def test_the_rule_that_a_switch_names_finds_it_and_no_other_does(findings, name,
     target = "h100" if switch.targets else "cpu"
     new = findings(name, target, bad) - findings(name, target)
     assert {code for code, *_ in new} == {switch.rule}
+
+
+@pytest.mark.parametrize(
+    ("name", "preset"),
+    [
+        (name, preset)
+        for name in registry.names()
+        for preset in registry.get(name).presets
+        if "per-step-null" in registry.get(name).bad
+    ],
+)
+def test_the_encoder_of_the_empty_caption_fits_the_captions_of_every_preset(name, preset):
+    config = importlib.import_module(registry.get(name).module).PRESETS[preset]
+    # Heads of an even width, as everywhere.
+    assert config.text_width % (2 * config.text_encoder.heads) == 0
+
+
+@pytest.mark.parametrize(
+    ("name", "bad", "options"),
+    [
+        ("simple_dit", "unrolled-layers", {"scan_layers": "true"}),
+        ("moe_transformer", "masked-experts", {"experts": "capacity"}),
+        ("ssm", "float32-head", {"dtype": "float32"}),
+    ],
+)
+def test_an_option_that_contradicts_a_switch_is_refused(name, bad, options):
+    with pytest.raises(UsageError, match=f"--bad {bad} (sets|does nothing without)"):
+        registry.get(name).build("smoke", options, bad=(bad,))
+
+
+def test_a_switch_that_is_a_value_of_an_option_builds_what_the_option_does():
+    spec = registry.get("moe_transformer")
+    assert (
+        jax.make_jaxpr(spec.build("smoke", bad=("masked-experts",)).fn)(
+            *spec.build("smoke").args
+        ).pretty_print()
+        == jax.make_jaxpr(spec.build("smoke", {"experts": "dense"}).fn)(
+            *spec.build("smoke").args
+        ).pretty_print()
+    )
 
 
 def test_every_switch_belongs_to_an_architecture_and_names_a_rule():

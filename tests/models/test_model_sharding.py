@@ -134,6 +134,10 @@ def test_sequence_splits_the_samples_and_leaves_the_state_whole(name):
         ("causal_transformer", {}, {"tensor": 8}, "tensor=8 does not divide 4 heads", "1, 2, 4"),
         ("simple_dit", {}, {"tensor": 2}, "tensor=2 does not divide 3 heads", "1, 3"),
         (
+            *("moe_transformer", {"batch": "6"}, {"expert": 3}),
+            *("expert=3 does not divide 8 experts", "1, 2, 4, 8"),
+        ),
+        (
             *("jepa_encoder", {}, {"tensor": 3}),
             *("tensor=3 does not divide 2 heads of the predictor", "1"),
         ),
