@@ -66,6 +66,8 @@ def _say(text: str) -> None:
     """One line on stderr; on a terminal as many as it takes, cut between words."""
     if sys.stderr.isatty():
         width = shutil.get_terminal_size().columns
-        options = {"break_long_words": False, "break_on_hyphens": False}
-        text = "\n".join(textwrap.wrap(text, width, subsequent_indent="  ", **options))
+        lines = textwrap.wrap(
+            text, width, subsequent_indent="  ", break_long_words=False, break_on_hyphens=False
+        )
+        text = "\n".join(lines)
     print(text, file=sys.stderr)
