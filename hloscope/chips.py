@@ -24,6 +24,7 @@ __all__ = [
     "GpuConfig",
     "Target",
     "chip_of_device_kind",
+    "kind_of_platform",
     "parse_target",
 ]
 
@@ -648,6 +649,12 @@ def _nearest(name: str) -> str:
     known = ", ".join([*CHIPS, "local"])
     meant = f"Did you mean {' or '.join(f'`{n}`' for n in near)}? " if near else ""
     return f"{meant}Known: {known}."
+
+
+def kind_of_platform(platform: str) -> ChipKind:
+    """The compiler of what JAX calls a platform; XLA's for CPUs where it is none of the table's."""
+    kinds = {"gpu": ChipKind.GPU, "cuda": ChipKind.GPU, "tpu": ChipKind.TPU}
+    return kinds.get(platform, ChipKind.CPU)
 
 
 def chip_of_device_kind(device_kind: str) -> Chip | None:

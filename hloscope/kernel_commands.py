@@ -135,7 +135,7 @@ def bench(
         interpret: Whether Pallas kernels of other devices have their numbers checked.
         rounds: Timings of each implementation.
         seconds: What they may take together; three are done at least.
-        timeout: Seconds that one case may take to compile or to run.
+        timeout: Seconds that one case may take to compile or to run, or the oracle of a shape.
         progress: Told which case begins.
 
     Raises:
@@ -155,8 +155,8 @@ def bench(
     sizes, settings = registry.parse_shape(found, shape)
     settings.update(registry.parse_settings(found, switches))
     directions = [Direction.FORWARD, *([Direction.BACKWARD] if backward else [])]
-    every_length: Sequence[int | None] = lengths or (None,)
-    every_width: Sequence[int | None] = widths or (None,)
+    every_length: Sequence[int | None] = tuple(dict.fromkeys(lengths)) or (None,)
+    every_width: Sequence[int | None] = tuple(dict.fromkeys(widths)) or (None,)
     cases = []
     for length, width in product(every_length, every_width):
         own = dict(sizes)

@@ -9,8 +9,9 @@ import jax.numpy as jnp
 
 from hloscope.kernels.case import Case
 from hloscope.kernels.oracles.adamw import DECAY, EPSILON, FIRST, RATE, SECOND
+from hloscope.models.blocks.stochastic_rounding import hashed_bits, round_at_random
 
-__all__ = ["hashed_bits", "implement", "round_at_random"]
+__all__ = ["implement"]
 
 Arrays = Mapping[str, jax.Array]
 
@@ -51,35 +52,3 @@ def _bits(name: str, arrays: Arrays) -> tuple[jax.Array, jax.Array]:
     else:
         bits = hashed_bits(shape, seed, step)
     return bits & 0xFFFF, bits >> 16
-
-
-def hashed_bits(shape: tuple[int, ...], seed: jax.Array, step: jax.Array) -> jax.Array:
-    """32 bits a place from a hash of place, step and seed: elementwise, so it fuses.
-
-    The mixing is Chris Wellons' ``lowbias32`` (github.com/skeeto/hash-prospector).
-    """
-    rows = jax.lax.broadcasted_iota(jnp.uint32, shape, 0)
-    place = rows * jnp.uint32(shape[1]) + jax.lax.broadcasted_iota(jnp.uint32, shape, 1)
-
-    def mix(bits: jax.Array) -> jax.Array:
-        bits = (bits ^ (bits >> 16)) * jnp.uint32(0x7FEB352D)
-        bits = (bits ^ (bits >> 15)) * jnp.uint32(0x846CA68B)
-        return bits ^ (bits >> 16)
-
-    # Step and seed become two keys first: were the step hashed beside the place,
-    # place 3 of step 5 would have the bits of place 5 of step 3.
-    first = mix(mix(step.astype(jnp.uint32) ^ seed[1]) ^ seed[0])
-    second = mix(first + jnp.uint32(0x9E3779B9))
-    return mix(mix(place ^ first) + second)
-
-
-def round_at_random(values: jax.Array, bits: jax.Array) -> jax.Array:
-    """Round float32 to bfloat16, up with the probability of the part that is cut off.
-
-    Args:
-        values: Finite float32.
-        bits: Uniform whole numbers below 2^16, as uint32.
-    """
-    raised = jax.lax.bitcast_convert_type(values, jnp.uint32) + bits
-    kept = jax.lax.bitcast_convert_type(raised & jnp.uint32(0xFFFF0000), jnp.float32)
-    return kept.astype(jnp.bfloat16)

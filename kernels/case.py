@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import importlib
 import importlib.util
+import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
@@ -21,7 +22,9 @@ __all__ = [
     "Setting",
     "Size",
     "allow",
-    "too_old",
+    "divisor_for",
+    "needs_ampere",
+    "needs_hopper",
 ]
 
 DTYPES = ("bfloat16", "float16", "float32")
@@ -82,14 +85,38 @@ def allow(case: Case, chip: Chip | None) -> str | None:  # noqa: ARG001  (a Reas
     return None
 
 
-def too_old(chip: Chip | None, least: tuple[int, int], what: str) -> str | None:
-    """Why a GPU is too old for something; ``None`` for one that is not, and for other chips.
+def _allow_sizes(sizes: Mapping[str, int]) -> str | None:  # noqa: ARG001
+    return None
+
+
+def divisor_for(length: int, most: int, least: int = 1, *, powers: bool = False) -> int:
+    """The largest divisor of a length that a kernel takes; 0 where there is none.
 
     Args:
-        chip: The chip, where it is one of the table's.
-        least: The compute capability that is needed.
-        what: What needs it.
+        length: What is to be split.
+        most: The largest that is wanted.
+        least: What the divisor is a multiple of.
+        powers: Whether it must be a power of two.
     """
+    small = [n for n in range(1, math.isqrt(length) + 1) if length % n == 0]
+    divisors = {*small, *(length // n for n in small)}
+    return max(
+        (n for n in divisors if n <= most and n % least == 0 and not (powers and n & (n - 1))),
+        default=0,
+    )
+
+
+def needs_ampere(chip: Chip | None, what: str = "Triton in XLA") -> str | None:
+    """Why a GPU is too old for what Ampere brought; ``None`` for others and other chips."""
+    return _too_old(chip, (8, 0), what)
+
+
+def needs_hopper(chip: Chip | None, what: str = "Mosaic for GPUs") -> str | None:
+    """Why a GPU is too old for what Hopper brought; ``None`` for others and other chips."""
+    return _too_old(chip, (9, 0), what)
+
+
+def _too_old(chip: Chip | None, least: tuple[int, int], what: str) -> str | None:
     if chip is None or chip.gpu is None or chip.gpu.compute_capability >= least:
         return None
     return f"{what} needs compute capability {least[0]}.{least[1]}"
@@ -127,14 +154,23 @@ class Implementation:
             kind: Its compiler.
         """
         if kind not in self.kinds:
-            whose = " and ".join(_TITLES[k] for k in ChipKind if k in self.kinds)
-            return f"it is written for {whose}"
+            return f"it is written for {self.written_for}"
         return self.refused(case, chip)
+
+    @property
+    def written_for(self) -> str:
+        """The chips that it is written for, in words."""
+        return " and ".join(_TITLES[kind] for kind in ChipKind if kind in self.kinds)
+
+    @property
+    def is_missing(self) -> bool:
+        """Whether it needs a package that is not installed."""
+        return bool(self.package) and importlib.util.find_spec(self.package) is None
 
     def refused(self, case: Case, chip: Chip | None) -> str | None:
         """Why it does not take a case, whatever compiles it; ``None`` if it does."""
-        if self.package and importlib.util.find_spec(self.package) is None:
-            return f"{self.package} is not installed: pip install {self.package}"
+        if self.is_missing:
+            return f"it needs {self.package}: pip install {self.package}"
         if case.dtype not in self.dtypes:
             return f"it takes {' and '.join(self.dtypes)} only"
         return self.refuses(case, chip)
@@ -156,6 +192,8 @@ class Family:
         outputs: Names of the results; the first has the gradients.
         directions: What can be run.
         dtypes: What operands can be rounded to.
+        refuses: Why no implementation can take some sizes, given by their letters;
+            ``None`` for sizes that there are.
     """
 
     name: str
@@ -166,6 +204,7 @@ class Family:
     outputs: tuple[str, ...]
     directions: tuple[Direction, ...] = tuple(Direction)
     dtypes: tuple[str, ...] = DTYPES
+    refuses: Callable[[Mapping[str, int]], str | None] = _allow_sizes
 
     def implementation(self, name: str) -> Implementation:
         """The implementation of that name, which exists."""

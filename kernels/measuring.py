@@ -13,6 +13,7 @@ import math
 import os
 import sys
 import time
+import traceback
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -22,7 +23,7 @@ import jax.numpy as jnp
 import numpy as np
 from numpy.typing import NDArray
 
-from hloscope.chips import ChipKind, chip_of_device_kind
+from hloscope.chips import ChipKind, chip_of_device_kind, kind_of_platform
 from hloscope.kernels.case import Case, Direction
 from hloscope.kernels.errors import bounds_of, errors_of
 from hloscope.kernels.measurement import Outcome
@@ -102,7 +103,7 @@ def _prepare(
         What is to be timed; nothing where there is no time to be had.
     """
     chip = chip_of_device_kind(device.device_kind)
-    kind = _KINDS.get(device.platform, ChipKind.CPU)
+    kind = kind_of_platform(device.platform)
     reason = case.implementation.unsupported(case, chip, kind)
     interpreted = False
     if reason is not None:
@@ -132,13 +133,13 @@ def _prepare(
             hlo="" if interpreted else compiled.as_text() or "",
         )
         given = jax.block_until_ready(compiled(*arguments))
-    except _REFUSALS as error:
-        _fail(send, case, Outcome.UNSUPPORTED, _words(error))
-        return None
     except MemoryError as error:
         _fail(send, case, Outcome.OUT_OF_MEMORY, _words(error))
         return None
     except Exception as error:
+        if _is_refusal(error):
+            _fail(send, case, Outcome.UNSUPPORTED, _words(error))
+            return None
         full = "RESOURCE_EXHAUSTED" in str(error) or "out of memory" in str(error).lower()
         _fail(send, case, Outcome.OUT_OF_MEMORY if full else Outcome.FAILED, _words(error))
         return None
@@ -170,9 +171,32 @@ class _Repeated:
         return given
 
 
-# How kernels say that they do not take a shape, and JAX that it does not have a kernel.
-_REFUSALS = (AssertionError, ImportError, NotImplementedError, TypeError, ValueError)
-_KINDS = {"gpu": ChipKind.GPU, "cuda": ChipKind.GPU, "tpu": ChipKind.TPU}
+# Where JAX and tokamax keep kernels and their compilers, and JAX what it lowers for a platform.
+_KERNELS = (
+    "/jax/experimental/pallas/",
+    "/jax/_src/pallas/",
+    "/jax/_src/cudnn/",
+    "/jax/_src/tpu_custom_call.py",
+    "/jax/_src/interpreters/mlir.py",
+    "/tokamax/",
+)
+
+
+def _is_refusal(error: Exception) -> bool:
+    """Whether a kernel says that it does not take a case; other errors are mistakes.
+
+    Kernels refuse shapes by assertions, and by errors of type and value, as mistakes of
+    hloscope's own show as well: these are refusals only below a kernel that is not ours,
+    or where JAX lowers for a platform that does not have what was traced.
+    """
+    if isinstance(error, (ImportError, NotImplementedError)):
+        return True
+    if not isinstance(error, (AssertionError, TypeError, ValueError)):
+        return False
+    ours = Path(__file__).resolve().parent
+    files = [Path(frame.f_code.co_filename) for frame, _ in traceback.walk_tb(error.__traceback__)]
+    after = itertools.takewhile(lambda file: ours not in file.parents, reversed(files))
+    return any(place in file.as_posix() for file in after for place in _KERNELS)
 
 
 def _errors(case: Case, truth: _Truth, given: Any) -> list[dict[str, Any]]:

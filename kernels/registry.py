@@ -7,8 +7,10 @@ import importlib
 import math
 import re
 from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
+from hloscope.chips import Chip, ChipKind, chip_of_device_kind, kind_of_platform
 from hloscope.errors import UsageError
 from hloscope.kernels.case import Case, Direction, Family
 
@@ -135,7 +137,8 @@ def cases_of(
         direction: What is run.
 
     Raises:
-        UsageError: There is no such implementation, dtype or direction.
+        UsageError: There is no such implementation, dtype or direction, or no
+            implementation can take such sizes.
     """
     known = tuple(one.name for one in family.implementations)
     for name in implementations:
@@ -159,6 +162,10 @@ def cases_of(
     for size in family.sizes:
         if size.like is not None and size.letter not in sizes:
             chosen[size.letter] = chosen[size.like]
+    impossible = family.refuses(chosen)
+    if impossible is not None:
+        shown = ",".join(f"{letter}{value}" for letter, value in sizes.items())
+        raise UsageError(f"{family.name} has no such shape: {impossible}", place=f"--shape {shown}")
     switches = {one.name: settings.get(one.name, one.default) for one in family.settings}
     return [
         Case(family, one, chosen, switches, dtype, direction)
@@ -206,15 +213,41 @@ def build(text: str, device: Any = None) -> Step:
 
     Raises:
         UsageError: As for :func:`parse_case`, or the implementation does not take
-            the case.
+            the case, or is not for such devices.
     """
     case = parse_case(text)
-    reason = case.implementation.refused(case, None)
-    if reason is not None:
-        raise UsageError(f"{case.implementation.name} does not take this: {reason}", place=text)
+    chip, kind = None, None
+    if device is not None:
+        chip, kind = chip_of_device_kind(device.device_kind), kind_of_platform(device.platform)
+    _check(case, chip, kind, text)
     programs = importlib.import_module("hloscope.kernels.programs")
     step: Step = programs.kernel_step(case, device)
     return step
+
+
+def _check(case: Case, chip: Chip | None, kind: ChipKind | None, text: str) -> None:
+    one, family = case.implementation, case.family
+    name = f"{family.name}/{one.name}"
+    if kind is not None and kind not in one.kinds:
+        target = next(_TARGETS[other] for other in _TARGETS if other in one.kinds)
+        others = ", ".join(
+            other.name
+            for other in family.implementations
+            if kind in other.kinds
+            and other.refused(replace(case, implementation=other), chip) is None
+        )
+        raise UsageError(
+            f"{name} is written for {one.written_for}",
+            hint=f"Choose --target {target}, or another implementation: {others}.",
+        )
+    if one.is_missing:
+        raise UsageError(f"{name} needs {one.package}", hint=f"pip install {one.package}")
+    reason = one.refused(case, chip)
+    if reason is not None:
+        raise UsageError(f"{name} does not take this: {reason}", place=text)
+
+
+_TARGETS = {ChipKind.CPU: "cpu", ChipKind.GPU: "h100", ChipKind.TPU: "v5e"}
 
 
 def _example(family: Family) -> str:

@@ -23,6 +23,7 @@ from typing import Any
 from hloscope.errors import HloscopeError
 from hloscope.kernels.case import Case
 from hloscope.kernels.measurement import Measured, Outcome
+from hloscope.kernels.registry import parse_case
 
 __all__ = ["Bench", "measure"]
 
@@ -62,8 +63,9 @@ def measure(
         rounds: Timings of each.
         seconds: What the timings of one may take together, three at least.
         interpret: Whether Pallas kernels of other devices have their numbers checked.
-        timeout: Seconds that one case may go without news; ``None`` for no limit.
-        progress: Told which case begins.
+        timeout: Seconds that one case, or the oracle of one shape, may go without news;
+            ``None`` for no limit.
+        progress: Told which case begins, or the oracle of which shape.
 
     Returns:
         A row for every case, whatever became of it: a process that a case takes
@@ -111,7 +113,7 @@ def _without_culprit(
     outcome, reason = process.verdict()
     group = rows[culprit].case.group
     if process.current is None:
-        reason = f"while its oracle was computed: {reason}"
+        reason = f"while its oracle was computed, {reason}"
     lost = {
         case.text
         for case in left
@@ -150,6 +152,8 @@ class _Process:
         self.last_words = ""
         environment = {**os.environ}
         environment.setdefault("TF_CPP_MIN_LOG_LEVEL", "2")
+        # Where an error was raised tells a kernel that refuses a shape from a mistake.
+        environment["JAX_TRACEBACK_FILTERING"] = "off"
         with self._log.open("wb") as log:
             # A group of its own: Ctrl-C reaches the parent alone, which ends it.
             self._process = subprocess.Popen(
@@ -175,7 +179,8 @@ class _Process:
             heard = time.monotonic()
             while True:
                 wait = None
-                if self._timeout is not None and self.current is not None:
+                at_work = self.current is not None or self.oracle_of is not None
+                if self._timeout is not None and at_work:
                     wait = max(0.0, heard + self._timeout - time.monotonic())
                 if not selector.select(wait):
                     self._late = True
@@ -192,6 +197,8 @@ class _Process:
                         self.current = event["case"]
                     if event["event"] == "oracle":
                         self.current, self.oracle_of = None, event["case"]
+                        if self._progress is not None:
+                            self._progress(f"oracle {'/'.join(parse_case(event['case']).group)}")
                     if event["event"] == "begin" and self._progress is not None:
                         self._progress(event["case"])
                     yield event

@@ -10,6 +10,8 @@ import optax
 from jax.typing import DTypeLike
 from optax import contrib
 
+from hloscope.models.blocks.stochastic_rounding import hashed_bits, round_at_random
+
 __all__ = ["kept_in", "make_optimizer"]
 
 _DECAY = 0.01
@@ -91,22 +93,9 @@ def kept_in(
 
 
 def _rounded_at_random(value: jax.Array, step: jax.Array, number: int) -> jax.Array:
-    """Round float32 to bfloat16 by bits that a hash of step, array and place gives.
-
-    A bfloat16 is the upper half of a float32: what is added below it carries
-    into it as often as the lower half is large. The hash is the finalizer of
-    MurmurHash3, which needs no state and fuses with the update.
-    """
-    place = jax.lax.iota(jnp.uint32, value.size).reshape(value.shape)
-    bits = place * jnp.uint32(0x9E3779B1) + step * jnp.uint32(0x85EBCA77) + jnp.uint32(number)
-    for shift, factor in ((16, 0x85EBCA6B), (13, 0xC2B2AE35)):
-        bits = (bits ^ (bits >> shift)) * jnp.uint32(factor)
-    bits ^= bits >> 16
-    raw = jax.lax.bitcast_convert_type(value, jnp.uint32) + (bits >> 16)
-    upper = jax.lax.convert_element_type(raw >> 16, jnp.uint16)
-    rounded = jax.lax.bitcast_convert_type(upper, jnp.bfloat16)
-    # Infinities and what is no number would carry into something else.
-    return jnp.where(jnp.isfinite(value), rounded, value.astype(jnp.bfloat16))
+    """Round the state's array of a number to bfloat16, at random in each step."""
+    seed = (jnp.uint32(number), jnp.uint32(0))
+    return round_at_random(value, hashed_bits(value.shape, seed, step) >> 16)
 
 
 def _decayed(params: Any) -> Any:

@@ -56,7 +56,7 @@ def report_bench(
         family.name,
         header,
         tables=tuple(table for table in tables if table.rows),
-        summary=_summary(winners, wrong),
+        summary=_summary(rows, winners, wrong),
         notes=tuple(notes),
     )
 
@@ -100,8 +100,12 @@ def _times(shape: str, dtype: str, rows: Sequence[Measured], fastest: Sequence[s
     columns = [Column("implementation", text=Text.WORD)]
     for direction in directions:
         title = "forward" if direction is Direction.FORWARD else "with backward"
-        columns += [Column(title, Unit.SECONDS), Column("spread", Unit.SHARE)]
-    columns += [Column("error", Unit.COUNT), Column("bound", Unit.COUNT), Column("verdict")]
+        columns += [Column(title, Unit.SECONDS), Column("spread", Unit.SHARE, spare=True)]
+    columns += [
+        Column("error", Unit.COUNT),
+        Column("bound", Unit.COUNT, spare=True),
+        Column("verdict"),
+    ]
     drawn = []
     for name, own in _by_implementation(rows).items():
         cells: list[str | Quantity] = [name]
@@ -243,9 +247,21 @@ def _programs(rows: Sequence[Measured], route_of: Callable[[Measured], Route | N
     )
 
 
-def _summary(winners: Sequence[tuple[str, str]], wrong: Sequence[str]) -> str:
+def _summary(
+    rows: Sequence[Measured], winners: Sequence[tuple[str, str]], wrong: Sequence[str]
+) -> str:
     names = list(dict.fromkeys(name for _, name in winners))
-    if not winners:
+    if not any(row.errors for row in rows):
+        reasons: dict[str, dict[str, None]] = {}
+        for row in rows:
+            reason = row.reason or row.outcome.value
+            reasons.setdefault(reason, {})[row.case.implementation.name] = None
+        each = [
+            f"{', '.join(those)}: {reason}" if len(reasons) > 1 else reason
+            for reason, those in reasons.items()
+        ]
+        said = f"Nothing ran: {'; '.join(each)}."
+    elif not winners:
         said = "Nothing was timed that is right."
     elif len(names) == 1:
         where = "" if len(winners) == 1 else f" on {units.count(len(winners))} shapes"

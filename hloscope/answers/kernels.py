@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence, Set
 
 from hloscope.answers.flop_answers import find_answers
 from hloscope.answers.kernel_route import memory_of, read_route
@@ -34,6 +34,7 @@ def list_kernels(targets: Sequence[Target], blockers: Mapping[str, str]) -> Repo
     """
     families = [registry.get(name) for name in registry.names()]
     rows = []
+    below: dict[str, dict[str, list[str]]] = {}
     for family in families:
         cases = registry.cases_of(family, sizes={}, settings={})
         for case in cases:
@@ -45,17 +46,37 @@ def list_kernels(targets: Sequence[Target], blockers: Mapping[str, str]) -> Repo
                     reasons.setdefault(reason, []).append(target.text)
             why = "; ".join(f"{', '.join(where)}: {reason}" for reason, where in reasons.items())
             rows.append((family.name, case.implementation.name, *words, why))
+            for reason in reasons:
+                below.setdefault(reason, {}).setdefault(family.name, []).append(
+                    case.implementation.name
+                )
     columns = (
         Column("family", text=Text.WORD),
         Column("implementation", text=Text.WORD),
         *(Column(target.text) for target in targets),
-        Column("why not"),
+        Column("why not", drawn=False),
     )
-    tables = [Table("kernels", "Kernels", columns, tuple(rows), _NOTE)]
+    wide = {blockers[target.text] for target in targets if target.text in blockers}
+    note = "\n".join([_NOTE, *(_why(reason, below[reason], wide) for reason in below)])
+    tables = [Table("kernels", "Kernels", columns, tuple(rows), note)]
     tables += [_settings(family) for family in families]
     count = sum(len(family.implementations) for family in families)
     summary = f"{plural(count, 'implementation')} of {len(families)} families of kernels."
     return Report("kernels", "", {}, tables=tuple(tables), summary=summary)
+
+
+def _why(reason: str, implementations: Mapping[str, Sequence[str]], wide: Set[str]) -> str:
+    """One reason below the list, with all those that are not taken for it.
+
+    Args:
+        reason: Why not.
+        implementations: By family.
+        wide: Reasons that hold for a target, whatever is compiled.
+    """
+    if reason in wide:
+        return f"no: {reason} (everything else)"
+    those = "; ".join(f"{family} {', '.join(own)}" for family, own in implementations.items())
+    return f"no: {reason} ({those})"
 
 
 def status_on(case: Case, target: Target, blockers: Mapping[str, str]) -> tuple[str, str]:
@@ -117,7 +138,12 @@ def report_routes(
         name = case.implementation.name
         status, reason = status_on(case, target, blockers)
         if status in ("no", "interpreted"):
-            rows.append((name, *_unknown(reason), f"unsupported: {reason}"))
+            said = f"unsupported: {reason}"
+            if status == "interpreted":
+                said = (
+                    f"not compiled for {target.text}: {reason}; bench --interpret runs its numbers"
+                )
+            rows.append((name, *_unknown(reason), said))
             continue
         try:
             session = open_session(case)

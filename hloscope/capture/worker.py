@@ -20,6 +20,7 @@ from typing import Any
 
 from hloscope.capture.dependencies import Recorder
 from hloscope.capture.run import COMPILER_LOG, FACTS, RESULT
+from hloscope.chips import CHIPS
 from hloscope.errors import CaptureError, HloscopeError
 
 
@@ -177,7 +178,9 @@ def _of_user(error: BaseException, phase: str, chip: str) -> HloscopeError:
         # JAX itself is what cannot be imported.
         detail = f"{type(error).__name__}: {error}"
     hint = None
-    if isinstance(error, RuntimeError) and "cuDNN" in str(error):
+    known = CHIPS.get(chip)
+    is_gpu = known is not None and known.gpu is not None
+    if is_gpu and isinstance(error, RuntimeError) and "cuDNN" in str(error):
         # JAX wants the library itself before it traces cuDNN's attention.
         hint = (
             f"If it is cuDNN's library that JAX misses: `hloscope targets install {chip} "

@@ -80,7 +80,10 @@ def bench(
     timeout: Annotated[
         float | None,
         typer.Option(
-            "--timeout", metavar="S", min=0.001, help="Give up one case after so many seconds."
+            "--timeout",
+            metavar="S",
+            min=0.001,
+            help="Give up a case, or a shape's oracle, after so many seconds.",
         ),
     ] = None,
 ) -> int:

@@ -196,12 +196,15 @@ class Column:
         text: What its text is.
         spare: Whether it may be left out where there is no room for it. What is
             left out is still in the JSON document.
+        drawn: Whether it is in the table that people see; otherwise it is in the JSON
+            document alone, and people are told in another way.
     """
 
     title: str
     unit: Unit | None = None
     text: Text = Text.PLAIN
     spare: bool = False
+    drawn: bool = True
 
 
 @dataclass(frozen=True, slots=True)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import textwrap
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
@@ -25,8 +26,9 @@ def draw_table(screen: Screen, table: Table) -> None:
     are left out where that is not enough. How a number is known stands below the
     table, under a letter.
     """
+    table = _drawn(table)
     if table.title:
-        screen.line((table.title, "bold"))
+        screen.hanging([], table.title, "bold")
     (titles, *rows), legend = _texts(table)
     if rows:
         numeric = [
@@ -49,6 +51,16 @@ def draw_table(screen: Screen, table: Table) -> None:
         screen.hanging([(f"{mark} ", "dim")], basis, "dim")
     if table.note:
         screen.hanging([], table.note, "dim")
+
+
+def _drawn(table: Table) -> Table:
+    """The table without the columns that are in the JSON document alone."""
+    kept = [place for place, column in enumerate(table.columns) if column.drawn]
+    return dataclasses.replace(
+        table,
+        columns=tuple(table.columns[place] for place in kept),
+        rows=tuple(tuple(row[place] for place in kept) for row in table.rows),
+    )
 
 
 def _texts(table: Table) -> tuple[list[list[str]], list[tuple[str, str]]]:

@@ -2,8 +2,19 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+
 from hloscope.chips import Chip, ChipKind
-from hloscope.kernels.case import Case, Direction, Family, Implementation, Setting, Size, too_old
+from hloscope.kernels.case import (
+    Case,
+    Direction,
+    Family,
+    Implementation,
+    Setting,
+    Size,
+    needs_ampere,
+    needs_hopper,
+)
 
 __all__ = ["FAMILY"]
 
@@ -15,20 +26,21 @@ def _padded_length(case: Case) -> int:
     return -(-case["s"] // multiple) * multiple
 
 
-def _plain(case: Case, chip: Chip | None) -> str | None:  # noqa: ARG001
-    if case["h"] % case["k"]:
-        return f"{case['h']} heads cannot share {case['k']} heads of keys"
+def _unshared(sizes: Mapping[str, int]) -> str | None:
+    heads, keys = sizes["h"], sizes["k"]
+    if heads % keys:
+        return f"{heads} heads cannot share {keys} heads of keys: k must divide h"
     return None
 
 
-def _xla(case: Case, chip: Chip | None) -> str | None:
+def _xla(case: Case, chip: Chip | None) -> str | None:  # noqa: ARG001  (a Reason)
     if case.settings["softcap"]:
         return "jax.nn.dot_product_attention has no softcap"
-    return _plain(case, chip)
+    return None
 
 
 def _cudnn(case: Case, chip: Chip | None) -> str | None:
-    old = too_old(chip, (8, 0), "cuDNN's fused attention")
+    old = needs_ampere(chip, "cuDNN's fused attention")
     if old is not None:
         return old
     if case["d"] % 8 or case["d"] > 128:
@@ -40,20 +52,12 @@ def _cudnn(case: Case, chip: Chip | None) -> str | None:
     return _xla(case, chip)
 
 
-def _hopper(case: Case, chip: Chip | None) -> str | None:
-    return too_old(chip, (9, 0), "Mosaic for GPUs") or _plain(case, chip)
-
-
-def _ampere(case: Case, chip: Chip | None) -> str | None:
-    return too_old(chip, (8, 0), "Triton in XLA") or _plain(case, chip)
-
-
-def _flash(case: Case, chip: Chip | None) -> str | None:
+def _flash(case: Case) -> str | None:
     if case.whole("window"):
         return "the kernel has no windows"
     if case.settings["softcap"]:
         return "the kernel has no softcap"
-    return _plain(case, chip)
+    return None
 
 
 def _flash_gpu(case: Case, chip: Chip | None) -> str | None:
@@ -62,7 +66,7 @@ def _flash_gpu(case: Case, chip: Chip | None) -> str | None:
         return f"{length} rows are no whole tiles of {_BLOCK}; set pad={_BLOCK}"
     if case["d"] & (case["d"] - 1):
         return "Triton takes head widths that are powers of two"
-    return _ampere(case, chip) or _flash(case, chip)
+    return needs_ampere(chip) or _flash(case)
 
 
 def _in_tiles(case: Case) -> str | None:
@@ -72,12 +76,12 @@ def _in_tiles(case: Case) -> str | None:
     return None
 
 
-def _flash_tpu(case: Case, chip: Chip | None) -> str | None:
-    return _in_tiles(case) or _flash(case, chip)
+def _flash_tpu(case: Case, chip: Chip | None) -> str | None:  # noqa: ARG001
+    return _in_tiles(case) or _flash(case)
 
 
-def _splash(case: Case, chip: Chip | None) -> str | None:
-    return _in_tiles(case) or _plain(case, chip)
+def _splash(case: Case, chip: Chip | None) -> str | None:  # noqa: ARG001
+    return _in_tiles(case)
 
 
 _HALF = ("bfloat16", "float16")
@@ -100,9 +104,7 @@ FAMILY = Family(
         Setting("softcap", "bounds logits by softcap * tanh(logits / softcap)", whole=False),
     ),
     implementations=(
-        Implementation(
-            "reference", "two einsums around a float32 softmax, all written out", refuses=_plain
-        ),
+        Implementation("reference", "two einsums around a float32 softmax, all written out"),
         Implementation("xla", 'jax.nn.dot_product_attention, implementation="xla"', refuses=_xla),
         Implementation(
             "cudnn",
@@ -137,21 +139,20 @@ FAMILY = Family(
         Implementation(
             "tokamax_chunked",
             "tokamax, in XLA by tiles of scores",
-            refuses=_plain,
             package="tokamax",
         ),
         Implementation(
             "tokamax_triton",
             "tokamax's Pallas kernel for GPUs (Triton)",
             kinds=frozenset({ChipKind.GPU}),
-            refuses=_ampere,
+            refuses=lambda _, chip: needs_ampere(chip),
             package="tokamax",
         ),
         Implementation(
             "tokamax_mosaic_gpu",
             "tokamax's Pallas kernel for GPUs from Hopper on (Mosaic GPU)",
             kinds=frozenset({ChipKind.GPU}),
-            refuses=_hopper,
+            refuses=lambda _, chip: needs_hopper(chip),
             dtypes=_HALF,
             package="tokamax",
         ),
@@ -159,11 +160,11 @@ FAMILY = Family(
             "tokamax_mosaic_tpu",
             "tokamax's Pallas kernel for TPUs (Mosaic), a splash attention",
             kinds=frozenset({ChipKind.TPU}),
-            refuses=_plain,
             dtypes=("bfloat16", "float32"),
             package="tokamax",
         ),
     ),
     outputs=("output",),
     directions=(Direction.FORWARD, Direction.BACKWARD),
+    refuses=_unshared,
 )

@@ -3,7 +3,15 @@
 from __future__ import annotations
 
 from hloscope.chips import Chip, ChipKind
-from hloscope.kernels.case import Case, Family, Implementation, Setting, Size, too_old
+from hloscope.kernels.case import (
+    Case,
+    Family,
+    Implementation,
+    Setting,
+    Size,
+    needs_ampere,
+    needs_hopper,
+)
 
 __all__ = ["FAMILY"]
 
@@ -14,14 +22,6 @@ def _megablox(case: Case, chip: Chip | None) -> str | None:  # noqa: ARG001  (a 
     if case["s"] % _TILE:
         return f"{case['s']} rows are no whole tiles of {_TILE}"
     return None
-
-
-def _hopper(case: Case, chip: Chip | None) -> str | None:  # noqa: ARG001
-    return too_old(chip, (9, 0), "Mosaic for GPUs")
-
-
-def _ampere(case: Case, chip: Chip | None) -> str | None:  # noqa: ARG001
-    return too_old(chip, (8, 0), "Triton in XLA")
 
 
 FAMILY = Family(
@@ -58,14 +58,14 @@ FAMILY = Family(
             "tokamax_triton",
             "tokamax.ragged_dot by its Pallas kernel for GPUs (Triton)",
             kinds=frozenset({ChipKind.GPU}),
-            refuses=_ampere,
+            refuses=lambda _, chip: needs_ampere(chip),
             package="tokamax",
         ),
         Implementation(
             "tokamax_mosaic_gpu",
             "tokamax.ragged_dot by its Pallas kernel for GPUs from Hopper on (Mosaic GPU)",
             kinds=frozenset({ChipKind.GPU}),
-            refuses=_hopper,
+            refuses=lambda _, chip: needs_hopper(chip),
             dtypes=("bfloat16", "float16"),
             package="tokamax",
         ),

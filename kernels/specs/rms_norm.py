@@ -2,15 +2,10 @@
 
 from __future__ import annotations
 
-from hloscope.chips import Chip, ChipKind
-from hloscope.kernels.case import Case, Family, Implementation, Size, too_old
+from hloscope.chips import ChipKind
+from hloscope.kernels.case import Family, Implementation, Size, needs_ampere
 
 __all__ = ["FAMILY"]
-
-
-def _ampere(case: Case, chip: Chip | None) -> str | None:  # noqa: ARG001  (a Reason)
-    return too_old(chip, (8, 0), "Triton in XLA")
-
 
 FAMILY = Family(
     name="rms_norm",
@@ -25,7 +20,7 @@ FAMILY = Family(
             "JAX's Pallas kernel for GPUs (Triton), with a bias of zero",
             kinds=frozenset({ChipKind.GPU}),
             interpreted=True,
-            refuses=_ampere,
+            refuses=lambda _, chip: needs_ampere(chip),
         ),
     ),
     outputs=("output",),

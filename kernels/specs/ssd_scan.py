@@ -3,15 +3,35 @@
 from __future__ import annotations
 
 from hloscope.chips import Chip, ChipKind
-from hloscope.kernels.case import Case, Family, Implementation, Setting, Size, too_old
+from hloscope.kernels.case import (
+    Case,
+    Family,
+    Implementation,
+    Setting,
+    Size,
+    divisor_for,
+    needs_ampere,
+)
 
 __all__ = ["FAMILY"]
 
 
 def _chunked(case: Case, chip: Chip | None) -> str | None:  # noqa: ARG001  (a Reason)
-    if case["s"] % case.whole("chunk"):
-        return f"{case['s']} tokens are no whole chunks of {case.whole('chunk')}"
-    return None
+    return _in_chunks(case, 1)
+
+
+def _in_chunks(case: Case, least: int, *, powers: bool = False) -> str | None:
+    """Why a sequence is no whole chunks, with a chunk that the kernel takes and that is one."""
+    length, chunk = case["s"], case.whole("chunk")
+    if length % chunk == 0:
+        return None
+    found = divisor_for(length, chunk, least, powers=powers)
+    way = (
+        f"set chunk={found}, a divisor of {length}"
+        if found
+        else f"no chunk that the kernel takes divides {length}"
+    )
+    return f"{length} tokens are no whole chunks of {chunk}; {way}"
 
 
 def _pallas_gpu(case: Case, chip: Chip | None) -> str | None:
@@ -23,13 +43,13 @@ def _pallas_gpu(case: Case, chip: Chip | None) -> str | None:
     for name, size in sizes.items():
         if size < _LEAST or size & (size - 1):
             return f"Triton takes powers of two from {_LEAST} on, and {name} is {size}"
-    return too_old(chip, (8, 0), "Triton in XLA") or _chunked(case, chip)
+    return needs_ampere(chip) or _in_chunks(case, _LEAST, powers=True)
 
 
-def _pallas_tpu(case: Case, chip: Chip | None) -> str | None:
+def _pallas_tpu(case: Case, chip: Chip | None) -> str | None:  # noqa: ARG001
     if case.whole("chunk") % _LEAST:
         return f"the kernel takes chunks in tiles of {_LEAST} tokens, not {case.whole('chunk')}"
-    return _chunked(case, chip)
+    return _in_chunks(case, _LEAST)
 
 
 _LEAST = 16  # rows of a tile of bfloat16 on TPUs; the least that Triton multiplies

@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 from hloscope.chips import Chip
-from hloscope.kernels.case import Case, Family, Implementation, Setting, Size
+from hloscope.kernels.case import Case, Family, Implementation, Setting, Size, divisor_for
 
 __all__ = ["FAMILY"]
 
 
 def _chunked(case: Case, chip: Chip | None) -> str | None:  # noqa: ARG001  (a Reason)
-    if case["s"] % case.whole("chunks"):
-        return f"{case['s']} tokens do not split into {case.whole('chunks')} chunks"
+    length, chunks = case["s"], case.whole("chunks")
+    if length % chunks:
+        way = f"set chunks={divisor_for(length, chunks)}, a divisor of {length}"
+        return f"{length} tokens do not split into {chunks} chunks; {way}"
     return None
 
 

@@ -10,7 +10,7 @@ import time
 
 import pytest
 
-from hloscope.capture import CaptureRequest, capture, parse_source
+from hloscope.capture import CaptureRequest, capture, parse_source, worker
 from hloscope.errors import CaptureError, HloscopeError, UsageError
 
 
@@ -274,3 +274,9 @@ def test_the_worker_ends_with_its_parent(write_file, tmp_path, no_such_process, 
     finally:
         parent.kill()
         parent.wait()
+
+
+@pytest.mark.parametrize(("chip", "hinted"), [("h100", True), ("v5e", False), ("cpu", False)])
+def test_only_a_gpu_misses_the_library_of_cudnn(chip, hinted):
+    error = worker._of_user(RuntimeError("cuDNN is not detected."), "trace", chip)
+    assert (error.hint is not None) is hinted

@@ -1,6 +1,7 @@
 """Benchmarks: a wrong kernel never wins, and what cannot be measured is a row."""
 
 import dataclasses
+import io
 import json
 
 import pytest
@@ -11,6 +12,9 @@ from hloscope.kernels import registry
 from hloscope.kernels.case import Direction
 from hloscope.kernels.errors import ResultError
 from hloscope.kernels.measurement import Measured, Outcome, Times
+from hloscope.kernels.running import Bench
+from hloscope.report.screen import Screen
+from hloscope.report.tables import draw_table
 
 RIGHT = (ResultError("output", False, 0.002, 0.001, 0.0156),)
 WRONG = (ResultError("output", False, 0.5, 0.001, 0.0156),)
@@ -69,6 +73,43 @@ def test_what_was_not_measured_is_a_row_with_its_reason():
     report = report_bench([row("reference", 1.0), full], {}, lambda _: None)
     assert report.tables[0].rows[1][-1] == "out of memory: too large"
     assert report.summary == "Fastest: reference."
+
+
+def test_where_nothing_ran_the_summary_says_why():
+    lost = dataclasses.replace(
+        row("cudnn", 1.0), outcome=Outcome.UNSUPPORTED, reason="no GPU", times=None, errors=()
+    )
+    assert report_bench([lost], {}, lambda _: None).summary == "Nothing ran: no GPU."
+
+
+def test_times_with_gradients_fit_a_terminal():
+    rows = [
+        row(name, 1.0, direction=direction)
+        for direction in Direction
+        for name in ("reference", "tokamax_mosaic_gpu")
+    ]
+    rows.append(
+        dataclasses.replace(rows[0], outcome=Outcome.UNSUPPORTED, reason="no " * 9, errors=())
+    )
+    report = report_bench(rows, {}, lambda _: None)
+    stream = io.StringIO()
+    draw_table(Screen(stream, width=80), report.tables[0])
+    shown = stream.getvalue()
+    assert max(map(len, shown.splitlines())) <= 80
+    assert "error" in shown
+    assert "no room for: spread" in shown
+
+
+def test_values_given_twice_are_run_once(monkeypatch):
+    taken = []
+
+    def fake(cases, **_):
+        taken.extend(case["s"] for case in cases)
+        return Bench(tuple(Measured(case, Outcome.FAILED, "a toy") for case in cases), "toy", "cpu")
+
+    monkeypatch.setattr("hloscope.kernels.running.measure", fake)
+    hloscope.bench("attention", lengths=(8, 16, 8), implementations=("xla",))
+    assert taken == [8, 16]
 
 
 def test_every_table_of_times_has_a_column_of_errors_that_cannot_be_left_out():

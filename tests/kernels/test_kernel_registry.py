@@ -47,6 +47,7 @@ def test_settings_and_shared_heads_are_in_the_text_only_where_they_differ():
         ("attention/xla/s8/bfloat16/sideways", "backward"),
         ("adamw/hash/s8/bfloat16/backward", "--backward"),
         ("attention", "FAMILY/IMPLEMENTATION"),
+        ("attention/xla/h6,k4", "k must divide h"),
     ],
 )
 def test_what_does_not_exist_is_refused_with_what_does(text, said):
@@ -67,7 +68,6 @@ def test_what_does_not_exist_is_refused_with_what_does(text, said):
         ("flash_tpu", "s100", "v5e", "pad=128"),
         ("flash_tpu", "window=8", "v5e", "windows"),
         ("flash_gpu", "d96", "h100", "powers of two"),
-        ("xla", "h6,k4", "cpu", "cannot share"),
         ("flash_tpu", "s100,pad=128", "v5e", None),
         ("splash_tpu", "window=8,softcap=3", "v5e", None),
         ("cudnn", "", "h100", None),
@@ -77,6 +77,27 @@ def test_reasons_name_what_an_implementation_does_not_take(implementation, shape
     case = cases("attention", shape)[implementation]
     found = case.implementation.unsupported(case, CHIPS[chip], CHIPS[chip].kind)
     assert (found is None) if reason is None else (reason in found)
+
+
+@pytest.mark.parametrize(
+    ("family", "implementation", "shape", "way"),
+    [
+        ("ssd_scan", "chunked", "s100", "set chunk=100, a divisor of 100"),
+        ("ssd_scan", "chunked", "s1000,chunk=300", "set chunk=250, a divisor of 1000"),
+        ("ssd_scan", "pallas_gpu", "s96", "set chunk=32, a divisor of 96"),
+        ("ssd_scan", "pallas_tpu", "s240", "set chunk=80, a divisor of 240"),
+        ("ssd_scan", "pallas_tpu", "s100", "no chunk that the kernel takes divides 100"),
+        ("vocabulary_head", "chunked", "s2046", "set chunks=3, a divisor of 2046"),
+    ],
+)
+def test_a_length_that_does_not_split_comes_with_one_that_does(family, implementation, shape, way):
+    case = cases(family, shape)[implementation]
+    assert way in case.implementation.refuses(case, None)
+    settings = way.removeprefix("set ").partition(",")[0]
+    if "=" in settings:
+        shape = f"{shape.partition(',')[0]},{settings}"
+        case = cases(family, shape)[implementation]
+        assert case.implementation.refuses(case, None) is None
 
 
 def test_cudnn_takes_no_float32():

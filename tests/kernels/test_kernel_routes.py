@@ -54,13 +54,22 @@ def test_written_out_attention_counts_both_products_on_cpu():
     rows = rows_of(report, "routes")
     assert rows["xla"][1] == Quantity("products", 2 * 2 * 128 * 128 * 64, rows["xla"][1].unit)
     assert "fused product x2" in rows["xla"][5]
-    assert rows["splash_tpu"][5] == "unsupported: it is written for TPUs"
+    assert rows["splash_tpu"][5] == (
+        "not compiled for cpu: it is written for TPUs; bench --interpret runs its numbers"
+    )
 
 
 def test_a_kernel_is_a_source_like_any_other():
     subject = hloscope.load("kernel:rms_norm/reference/s8,d64")
     assert subject.name == "kernel:rms_norm/reference/s8,d64"
     assert subject.artifact.name == "rms_norm_reference_forward"
+
+
+@pytest.mark.parametrize("name", ["cudnn", "flash_tpu"])
+def test_a_source_for_other_chips_is_refused_with_what_there_is(name):
+    with pytest.raises(UsageError, match=f"attention/{name} is written for") as refused:
+        hloscope.load(f"kernel:attention/{name}/b1,s128", target="cpu")
+    assert refused.value.hint.endswith("another implementation: reference, xla.")
 
 
 def test_a_kernel_that_is_none_is_refused():
@@ -94,6 +103,19 @@ def test_a_missing_plugin_is_a_reason_and_no_failure(tmp_path, monkeypatch):
         assert "hloscope targets install v5e" in row[-1]
     listed = list_kernels(["h100"]).tables[0]
     assert all(row[2] == "no" for row in listed.rows)
+    assert listed.note.count("hloscope targets install h100") == 1
+
+
+def test_the_list_fits_a_terminal_and_says_each_reason_once(monkeypatch, capsys):
+    from hloscope.cli import main
+
+    monkeypatch.setenv("COLUMNS", "80")
+    assert main(["kernels", "--target", "cpu"]) == 0
+    shown = capsys.readouterr().out
+    assert max(map(len, shown.splitlines())) <= 80
+    assert " ".join(shown.split()).count("no: it is written for GPUs (attention cudnn,") == 1
+    assert "why not" not in shown
+    assert "why not" in [column.title for column in list_kernels(["cpu"]).tables[0].columns]
 
 
 def test_the_list_says_for_each_target_what_runs_compiles_or_does_not(need_target):

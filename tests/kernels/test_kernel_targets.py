@@ -6,6 +6,7 @@ import os
 import pytest
 
 import hloscope
+from hloscope.errors import UsageError
 from hloscope.kernels import registry
 from hloscope.pipeline.findings import Basis
 
@@ -24,7 +25,7 @@ SMALL = {
 
 REASONS = (
     "it is written for",
-    "tokamax is not installed",
+    "it needs tokamax",
     "cuDNN's library is missing",
     "it takes",
 )
@@ -115,7 +116,10 @@ def test_a_kernel_whose_package_is_missing_says_how_to_get_it(monkeypatch):
         "attention", implementations=("tokamax_chunked", "tokamax_mosaic_tpu"), target="cpu"
     )
     rows = rows_of(report)
-    said = "unsupported: tokamax is not installed: pip install tokamax"
+    said = "unsupported: it needs tokamax: pip install tokamax"
     assert rows["tokamax_chunked"][5] == said
     # What another target would be needed for comes first.
     assert rows["tokamax_mosaic_tpu"][5] == "unsupported: it is written for TPUs"
+    with pytest.raises(UsageError, match="attention/tokamax_chunked needs tokamax") as refused:
+        registry.build("attention/tokamax_chunked/b1,s128")
+    assert refused.value.hint == "pip install tokamax"

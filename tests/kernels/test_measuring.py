@@ -28,7 +28,7 @@ def said_of(monkeypatch, error, shape="s4,d8", name="swiglu"):
     ("error", "outcome", "reason"),
     [
         (NotImplementedError("no such width\nsecond line"), "unsupported", "no such width"),
-        (ValueError(), "unsupported", "ValueError"),
+        (ValueError(), "failed", "ValueError"),
         (
             jax.errors.JaxRuntimeError("RESOURCE_EXHAUSTED: Out of memory allocating 9 bytes."),
             "out of memory",
@@ -48,6 +48,32 @@ def test_what_a_case_raises_becomes_its_row_and_the_others_go_on(
     (timed,) = [event for event in events if event["event"] == "timed"]
     assert timed["case"] == fused
     assert all(seconds > 0 for seconds in timed["seconds"])
+
+
+@pytest.mark.parametrize(
+    ("files", "refuses"),
+    [
+        (["/lib/jax/experimental/pallas/ops/tpu/flash.py"], True),
+        (["/lib/jax/_src/cudnn/fused.py", "/lib/jax/_src/numpy/array.py"], True),
+        (["/lib/jax/_src/interpreters/mlir.py", "/lib/jax/_src/lax/lax.py"], True),
+        (["/lib/jax/_src/numpy/array.py"], False),
+        (["/lib/jax/_src/pallas/call.py", measuring.__file__], False),
+    ],
+)
+@pytest.mark.parametrize("kind", [AssertionError, TypeError, ValueError])
+def test_only_kernels_that_are_not_ours_refuse_by_errors_of_type_and_value(kind, files, refuses):
+    def fail():
+        raise kind("no")
+
+    call = fail
+    for file in reversed(files):
+        space = {"call": call}
+        exec(compile("def outer():\n    call()", file, "exec"), space)
+        call = space["outer"]
+    with pytest.raises(kind) as raised:
+        call()
+    # The frames of this file, which are no kernel's, lie outside and at the end.
+    assert measuring._is_refusal(raised.value) is refuses
 
 
 def test_an_oracle_without_memory_times_nothing(monkeypatch):

@@ -22,6 +22,8 @@ if FATE == "start":
 send(event="device", kind="toy", platform="cpu")
 for text in request["cases"]:
     send(event="oracle", case=text)
+    if FATE == "slow oracle":
+        time.sleep(60)
     if FATE == "oracle" and ",s8," in text:
         os.kill(os.getpid(), signal.SIGKILL)
     send(event="begin", case=text)
@@ -96,6 +98,16 @@ def test_a_case_that_says_nothing_for_too_long_is_given_up(fated):
     first, second, third = running.measure(cases()[:3], rounds=3, seconds=0, timeout=5).rows
     assert "out of time" in second.reason
     assert first.reason == third.reason == "a toy"
+
+
+def test_an_oracle_that_takes_too_long_is_given_up_and_was_announced(fated):
+    fated("slow oracle")
+    told = []
+    bench = running.measure(cases()[:3], rounds=3, seconds=0, timeout=2, progress=told.append)
+    for row in bench.rows:
+        assert row.outcome is Outcome.FAILED
+        assert row.reason.startswith("while its oracle was computed, it ran out of time")
+    assert told == ["oracle attention/b4,s8,h8,d64/bfloat16"]
 
 
 def test_an_oracle_that_does_not_fit_costs_its_own_shape_only(fated):

@@ -3,7 +3,7 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from hloscope.kernels.adamw import hashed_bits, round_at_random
+from hloscope.models.blocks.stochastic_rounding import hashed_bits, round_at_random
 
 VALUES = jnp.asarray([1.0, 1.001, -3.1415927, 1e-30, 255.3], jnp.float32)
 
@@ -39,3 +39,16 @@ def test_bits_are_even_and_differ_with_step_and_place(bits):
     seed = jnp.asarray([7, 11], jnp.uint32)
     later = hashed_bits((64, 5), seed, jnp.int32(4))
     assert not np.isin(np.asarray(later), np.asarray(bits[:64])).any()
+
+
+def test_no_place_of_one_step_has_the_bits_of_another_place_of_another_step():
+    seed = jnp.asarray([0, 0], jnp.uint32)
+    steps = [np.asarray(hashed_bits((4, 8, 4), seed, jnp.int32(step))) for step in range(32)]
+    assert len(np.unique(steps)) == 32 * 128
+
+
+def test_arrays_of_every_rank_have_bits():
+    seed = jnp.asarray([7, 11], jnp.uint32)
+    flat = np.asarray(hashed_bits((24,), seed, jnp.int32(3)))
+    np.testing.assert_array_equal(hashed_bits((2, 3, 4), seed, jnp.int32(3)).ravel(), flat)
+    assert hashed_bits((), seed, jnp.int32(3)) == flat[0]

@@ -7,6 +7,7 @@ import pytest
 from hloscope.pipeline.findings import Basis, Category, Column, Quantity, Report, Table, Text, Unit
 from hloscope.pipeline.rules import SECTIONS, RuleRegistry
 from hloscope.report import terminal
+from hloscope.report.json import report_document
 
 
 class Terminal(io.StringIO):
@@ -199,6 +200,22 @@ def test_with_room_nothing_is_left_out_or_shortened(monkeypatch):
     assert "a_fusion_with_a_very_long_name.12" in text
     assert "state['opt_state'][0].mu['decoder']" in text
     assert "no room" not in text
+
+
+def test_a_long_title_of_a_table_wraps(monkeypatch):
+    monkeypatch.setenv("COLUMNS", "60")
+    title = " ".join(["rows of a kernel"] * 6)
+    table = Table("t", title, (Column("kind"),), (("dot",),))
+    lines = written(Report("flops", "", {}, tables=(table,))).splitlines()
+    assert max(map(len, lines)) <= 60
+    assert " ".join(lines[:-2]) == title
+
+
+def test_a_column_that_is_not_drawn_is_in_the_document_alone():
+    columns = (Column("kind"), Column("reason", drawn=False))
+    report = Report("flops", "", {}, tables=(Table("t", "", columns, (("dot", "why"),)),))
+    assert written(report) == "kind\ndot\n"
+    assert "why" in str(report_document(report))
 
 
 def test_a_table_without_rows_is_its_note():
