@@ -14,6 +14,8 @@ if TYPE_CHECKING:
 
 __all__ = ["arch", "archs", "rules"]
 
+_NAME = Column("name", text=Text.WORD)
+
 
 def archs() -> Report:
     """The architectures that ``--arch`` takes, and the antipatterns of all of them."""
@@ -84,9 +86,6 @@ def arch(name: str) -> Report:
         "mesh axes": ", ".join(spec.axes),
     }
     return Report("archs", spec.name, header, tables=(settings, antipatterns))
-
-
-_NAME = Column("name", text=Text.WORD)
 
 
 def _names(specs: Sequence[ArchSpec]) -> str:
