@@ -15,6 +15,7 @@ The public API, loaded on first use so that ``import hloscope`` costs nothing:
 * :func:`constants` lists what is baked into the executable;
 * :func:`compare_kernels` says what a compiler makes of attention and other kernels;
 * :func:`bench` times them here, each beside its errors;
+* :func:`trace` says what devices really did, from a profile;
 * :func:`check` tests one promise, such as ``donation``;
 * :class:`Step` is what a user's file may hold, :class:`Report` what they return.
 """
@@ -40,6 +41,7 @@ if TYPE_CHECKING:
         memory,
         remat,
         roofline,
+        trace,
     )
     from hloscope.capture.step import Step
     from hloscope.errors import HloscopeError
@@ -64,6 +66,7 @@ __all__ = [
     "memory",
     "remat",
     "roofline",
+    "trace",
 ]
 
 _HOMES = {
@@ -84,6 +87,7 @@ _HOMES = {
     "memory": "hloscope.api",
     "remat": "hloscope.api",
     "roofline": "hloscope.api",
+    "trace": "hloscope.api",
 }
 
 __version__: str

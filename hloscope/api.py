@@ -54,6 +54,7 @@ __all__ = [
     "remat",
     "roofline",
     "survey_flops",
+    "trace",
 ]
 
 Configured = Configuration | str | os.PathLike[str] | None
@@ -504,3 +505,46 @@ def _configured(config: Configured) -> Configuration:
     if config is None:
         return Configuration()
     return config if isinstance(config, Configuration) else project_configuration(config)
+
+
+def trace(
+    source: str | os.PathLike[str],
+    *,
+    run: str | None = None,
+    by: str = "category",
+    window: str = "auto",
+    steps: bool = False,
+    top: int | None = None,
+    progress: Progress | None = None,
+) -> Report:
+    """Say what devices really did, from a profile.
+
+    Args:
+        source: What ``jax.profiler.trace`` wrote: its folder, or one file of it.
+        run: Which run, where the folder holds several; the newest if left out.
+        by: What to list time by: category, kernel, op, scope, source, module or stream.
+        window: What counts: ``all``, ``steady``, a step (``7``), steps (``3-9``), or
+            ``auto``, which is steady state where that is known and all where it is not.
+        steps: List each step instead.
+        top: Rows of each table; 0 for all, by default 20.
+        progress: As for :func:`load`.
+
+    Raises:
+        UsageError: There is no such run, list or window.
+        InputError: Nothing was recorded there, or nothing of it is understood.
+    """
+    from pathlib import Path
+
+    from hloscope.answers.trace import SHOWN, report_trace
+    from hloscope.traces.reading import read_trace
+    from hloscope.traces.tallies import BY
+    from hloscope.traces.windows import WindowChoice
+
+    if by not in BY:
+        raise UsageError(
+            f"time is not listed by {by!r}",
+            place=f"--by {by}",
+            hint=f"Choose one of: {', '.join(BY)}.",
+        )
+    found = read_trace(Path(source), run, WindowChoice.parse(window), progress)
+    return report_trace(found, by=by, steps=steps, top=SHOWN if top is None else top)

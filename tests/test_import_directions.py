@@ -16,7 +16,7 @@ ALLOWED = {
     "chips": {"errors"},
     "ir": {"errors", "chips"},
     "pipeline": {"errors", "chips", "ir"},
-    "passes": {"errors", "chips", "ir", "pipeline", "units"},
+    "passes": {"errors", "chips", "ir", "pipeline", "units", "traces"},
     "capture": {"errors", "chips", "ir", "units", "versions", "models", "kernels"},
     "models": {"errors", "chips", "ir", "capture"},
     "kernels": {"errors", "chips", "capture", "models"},
@@ -25,8 +25,19 @@ ALLOWED = {
     "listings": {"pipeline", "models"},
     "targets": {"errors", "units", "chips", "pipeline", "capture"},
     "drawing": {"errors", "units", "ir", "pipeline", "passes"},
-    "answers": {"errors", "units", "chips", "ir", "pipeline", "passes", "drawing", "kernels"},
+    "answers": {
+        "errors",
+        "units",
+        "chips",
+        "ir",
+        "pipeline",
+        "passes",
+        "drawing",
+        "kernels",
+        "traces",
+    },
     "flop_models": {"ir", "pipeline", "passes"},
+    "traces": {"errors", "chips", "ir", "units"},
 }
 TOP = {
     "api",
@@ -44,7 +55,7 @@ MAY_IMPORT_JAX = {"capture", "models", "kernels"}
 
 
 def source_files():
-    mapped = (("kernels", "kernels"), ("models", "models"), ("passes", "passes"))
+    mapped = ((name, name) for name in ("kernels", "models", "passes", "traces"))
     for folder, prefix in (("hloscope", ""), *mapped):
         for path in sorted((ROOT / folder).rglob("*.py")):
             parts = [prefix] if prefix else []
@@ -77,7 +88,17 @@ IMPORTS = [
 
 def test_the_whole_package_is_read():
     areas = {parts[0] for _, parts in FILES}
-    assert {"ir", "pipeline", "report", "cli", "capture", "passes", "models", "kernels"} <= areas
+    assert {
+        "ir",
+        "pipeline",
+        "report",
+        "cli",
+        "capture",
+        "passes",
+        "models",
+        "kernels",
+        "traces",
+    } <= areas
     assert len(IMPORTS) > 100
 
 

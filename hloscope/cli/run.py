@@ -59,6 +59,7 @@ class _Root(LazyGroup):
             "constants", "hloscope.cli.constants", "What is baked in: size, contents, name, line."
         ),
         Entry("draw", "hloscope.cli.draw", "Graphviz pictures of the program, for docs."),
+        Entry("trace", "hloscope.cli.trace", "What devices really did, from a profile."),
         Entry(
             "kernels",
             "hloscope.cli.kernels",

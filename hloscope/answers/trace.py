@@ -1,0 +1,153 @@
+"""What a recording shows: how long devices worked, on what, and what held them up."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from hloscope import units
+from hloscope.answers.trace_cells import PS, device_name, seconds, share
+from hloscope.answers.trace_lists import list_table
+from hloscope.answers.trace_steps import step_summary, step_table
+from hloscope.pipeline.audit import plural
+from hloscope.pipeline.findings import Column, Quantity, Report, Table, Text, Unit
+from hloscope.traces.exposure import Parts
+from hloscope.traces.summary import DeviceSummary, Trace
+
+__all__ = ["SHOWN", "report_trace"]
+
+SHOWN = 20
+"""Rows of a table where nothing else is said."""
+
+_DIFFERENT = 0.01  # of the share of busy time, from which two windows tell two stories
+
+
+def report_trace(
+    trace: Trace, *, by: str = "category", steps: bool = False, top: int = SHOWN
+) -> Report:
+    """Say what devices did in a run.
+
+    Args:
+        trace: The run.
+        by: What to list time by, one of ``hloscope.traces.tallies.BY``.
+        steps: Whether to list each step, and nothing else but the overview.
+        top: How many rows are listed at most; 0 for all.
+    """
+    tables = [_devices(trace), _parts(trace)]
+    stepped = any(device.steps.rows for device in trace.devices)
+    if steps:
+        tables.append(step_table(trace, top))
+    else:
+        tables.append(list_table(trace, by, top))
+        if stepped:
+            tables.append(step_summary(trace))
+    notes = [note for host in trace.hosts for note in _of_host(trace, host.host, host.notes)]
+    return Report(
+        "trace",
+        trace.name,
+        {"devices": Quantity("devices", len(trace.devices))},
+        summary=_summary(trace),
+        tables=tuple(tables),
+        notes=(*trace.notes, *dict.fromkeys(notes)),
+    )
+
+
+def _of_host(trace: Trace, host: str, notes: tuple[str, ...]) -> Iterator[str]:
+    for note in notes:
+        yield f"{host}: {note}" if len(trace.hosts) > 1 else note
+
+
+def _summary(trace: Trace) -> str:
+    first = max(trace.devices, key=lambda device: device.whole.busy)
+    length = first.whole.window.length
+    whole = first.whole.busy / length if length else 0.0
+    text = f"{device_name(trace, first)} was busy {whole:.1%} of {units.seconds(length * PS)}"
+    if first.steady is not None and first.steady.window.length:
+        steady = first.steady.busy / first.steady.window.length
+        if abs(steady - whole) > _DIFFERENT:
+            text = (
+                f"{device_name(trace, first)} was busy {steady:.1%} in steady state; {whole:.1%} "
+                f"over the whole window of {units.seconds(length * PS)}{_because(first)}"
+            )
+    others = len(trace.devices) - 1
+    return f"{text}; {plural(others, 'device')} more." if others else f"{text}."
+
+
+def _because(device: DeviceSummary) -> str:
+    """Why the whole is less busy than steady state: what lies before it, or behind."""
+    assert device.steady is not None
+    window, whole = device.steady.window, device.whole.window
+    before = [row.gap for row in device.steps.rows if row.begin <= window.begin and row.gap]
+    if before and sum(before) > (whole.length - window.length) / 10:
+        return (
+            f" because the first {plural(len(before) + 1, 'step')} hold gaps of "
+            f"{units.seconds(sum(before) * PS)}"
+        )
+    return ""
+
+
+def _windows(trace: Trace) -> Iterator[tuple[DeviceSummary, Parts]]:
+    for device in trace.devices:
+        shown = [device.whole, device.steady, device.parts]
+        for place, parts in enumerate(shown):
+            if parts is not None and parts not in shown[:place]:
+                yield device, parts
+
+
+def _devices(trace: Trace) -> Table:
+    return Table(
+        "devices",
+        "Devices: the union of what ran on all lines",
+        (
+            Column("device", text=Text.WORD),
+            Column("window"),
+            Column("length", Unit.SECONDS),
+            Column("busy", Unit.SECONDS),
+            Column("share", Unit.SHARE),
+            Column("events", Unit.COUNT),
+            Column("joined", Unit.SHARE),
+            Column("unplaced", Unit.SHARE),
+        ),
+        tuple(
+            (
+                device_name(trace, device),
+                parts.window.name,
+                seconds("length", parts.window.length),
+                seconds("busy", parts.busy),
+                share("share", parts.busy, parts.window.length),
+                Quantity("events", device.events),
+                share("joined", device.joined, device.time),
+                share("unplaced", device.unplaced, device.time),
+            )
+            for device, parts in _windows(trace)
+        ),
+        "joined: share of the time whose HLO instruction is embedded in the recording. "
+        "unplaced: share that no rule could put into a category.",
+    )
+
+
+def _parts(trace: Trace) -> Table:
+    return Table(
+        "parts",
+        "What the window was spent on; the parts add up to it",
+        (
+            Column("device", text=Text.WORD),
+            Column("window"),
+            Column("compute", Unit.SECONDS),
+            Column("exposed comm.", Unit.SECONDS),
+            Column("exposed copies", Unit.SECONDS),
+            Column("control", Unit.SECONDS),
+            Column("idle", Unit.SECONDS),
+        ),
+        tuple(
+            (
+                device_name(trace, device),
+                parts.window.name,
+                seconds("compute", parts.compute),
+                seconds("exposed comm.", parts.exposed_communication),
+                seconds("exposed copies", parts.exposed_copies),
+                seconds("control", parts.control),
+                seconds("idle", parts.idle),
+            )
+            for device, parts in _windows(trace)
+        ),
+    )

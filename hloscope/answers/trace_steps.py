@@ -1,0 +1,95 @@
+"""The steps of a trace."""
+
+from __future__ import annotations
+
+from statistics import median
+
+from hloscope.answers.trace_cells import device_name, seconds
+from hloscope.pipeline.findings import Column, Quantity, Table, Text, Unit
+from hloscope.traces.steps import StepSource
+from hloscope.traces.summary import DeviceSummary, Trace
+
+__all__ = ["step_summary", "step_table"]
+
+
+def step_table(trace: Trace, top: int) -> Table:
+    """Each step of each device: how long it took, worked, waited, and kept the host.
+
+    Args:
+        trace: The run.
+        top: Rows of each device at most; 0 for all.
+    """
+    rows = []
+    for device in trace.devices:
+        for step in device.steps.rows[: top or None]:
+            window = device.windows.chosen
+            rows.append(
+                (
+                    device_name(trace, device),
+                    str(step.number),
+                    seconds("wall", step.wall),
+                    seconds("busy", step.busy),
+                    seconds("gap before", step.gap),
+                    seconds("host", step.host),
+                    "" if window.begin <= step.begin < window.end else "no",
+                )
+            )
+    left = sum(max(len(device.steps.rows) - top, 0) for device in trace.devices) if top else 0
+    return Table(
+        "steps",
+        f"Steps: {_sources(trace)}",
+        (
+            Column("device", text=Text.WORD),
+            Column("step", text=Text.WORD),
+            Column("wall", Unit.SECONDS),
+            Column("busy", Unit.SECONDS),
+            Column("gap before", Unit.SECONDS),
+            Column("host", Unit.SECONDS),
+            Column("counted"),
+        ),
+        tuple(rows),
+        (f"{left:,} more; --top 0 lists all. " if left else "")
+        + "host: its time inside of the annotation. counted: whether it is in the window.",
+    )
+
+
+def step_summary(trace: Trace) -> Table:
+    """One line a device: how many steps, and the usual one."""
+    return Table(
+        "steps of each device",
+        f"Steps: {_sources(trace)}",
+        (
+            Column("device", text=Text.WORD),
+            Column("steps", Unit.COUNT),
+            Column("median wall", Unit.SECONDS),
+            Column("shortest", Unit.SECONDS),
+            Column("longest", Unit.SECONDS),
+            Column("median gap", Unit.SECONDS),
+        ),
+        tuple(_row(trace, device) for device in trace.devices if _counted(device)),
+        "Of the steps in the window; --steps lists each.",
+    )
+
+
+def _counted(device: DeviceSummary) -> list[tuple[int, int]]:
+    window = device.windows.chosen
+    return [
+        (row.wall, row.gap) for row in device.steps.rows if window.begin <= row.begin < window.end
+    ]
+
+
+def _row(trace: Trace, device: DeviceSummary) -> tuple[str | Quantity, ...]:
+    walls, gaps = zip(*_counted(device), strict=True)
+    return (
+        device_name(trace, device),
+        Quantity("steps", len(walls)),
+        seconds("median wall", median(walls)),
+        seconds("shortest", min(walls)),
+        seconds("longest", max(walls)),
+        seconds("median gap", median(gaps[1:]) if len(gaps) > 1 else None),
+    )
+
+
+def _sources(trace: Trace) -> str:
+    found = dict.fromkeys(d.steps.source for d in trace.devices if d.steps.rows)
+    return " and ".join(source.value for source in found) or StepSource.NONE.value

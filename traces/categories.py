@@ -1,0 +1,234 @@
+"""What each kernel or operation did: by its HLO instruction, by its name only without one."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from functools import cached_property
+
+import numpy as np
+from numpy.typing import NDArray
+
+from hloscope.errors import HloscopeError
+from hloscope.ir import Instruction, Module, read_proto
+from hloscope.traces.codes import distinct
+from hloscope.traces.kernel_names import Category, category_of_name
+from hloscope.traces.recording import NONE, Recording
+from hloscope.traces.timeline import Device
+
+__all__ = ["Categories", "Programs", "categorize", "category_of_instruction"]
+
+_BY_OPCODE: Mapping[str, Category] = {
+    **dict.fromkeys(("dot", "ragged-dot", "scaled-dot"), Category.GEMM),
+    "convolution": Category.CONVOLUTION,
+    **dict.fromkeys(("reduce", "reduce-window", "select-and-scatter"), Category.REDUCTION),
+    "convert": Category.CONVERT,
+    **dict.fromkeys(
+        ("copy", "copy-start", "copy-done", "transpose", "reshape", "bitcast", "concatenate"),
+        Category.LAYOUT,
+    ),
+    **dict.fromkeys(("slice", "slice-start", "slice-done", "pad", "reverse"), Category.LAYOUT),
+    **dict.fromkeys(("dynamic-slice", "dynamic-update-slice"), Category.LAYOUT),
+    **dict.fromkeys(("scatter", "gather"), Category.SCATTER),
+    **dict.fromkeys(("sort", "topk"), Category.SORT),
+    **dict.fromkeys(("rng", "rng-bit-generator", "rng-get-and-update-state"), Category.RANDOM),
+    **dict.fromkeys(("cholesky", "triangular-solve", "fft"), Category.LINEAR_ALGEBRA),
+    **dict.fromkeys(("all-reduce", "all-reduce-start", "all-reduce-done"), Category.ALL_REDUCE),
+    **dict.fromkeys(("all-gather", "all-gather-start", "all-gather-done"), Category.ALL_GATHER),
+    "reduce-scatter": Category.REDUCE_SCATTER,
+    **dict.fromkeys(("all-to-all", "ragged-all-to-all"), Category.ALL_TO_ALL),
+    **dict.fromkeys(
+        ("collective-permute", "collective-permute-start", "collective-permute-done"),
+        Category.PERMUTE,
+    ),
+    **dict.fromkeys(
+        ("collective-broadcast", "send", "send-done", "recv", "recv-done"), Category.COLLECTIVE
+    ),
+    **dict.fromkeys(("while", "call", "conditional"), Category.CONTROL),
+}
+
+# What a TPU's profiler calls its instructions' kinds; of others their names say more.
+_HINTS: Mapping[str, Category] = {
+    "convolution": Category.CONVOLUTION,
+    "convolution fusion": Category.GEMM,
+    "output fusion": Category.GEMM,
+    "dot": Category.GEMM,
+    "loop fusion": Category.ELEMENTWISE,
+    "input fusion": Category.REDUCTION,
+    "non-fusion elementwise": Category.ELEMENTWISE,
+    "data formatting": Category.LAYOUT,
+    "reduce": Category.REDUCTION,
+    "rng-bit-generator": Category.RANDOM,
+    "sort": Category.SORT,
+    "scatter": Category.SCATTER,
+    "gather": Category.SCATTER,
+    "while": Category.CONTROL,
+    "conditional": Category.CONTROL,
+    "call": Category.CONTROL,
+    "all-reduce": Category.ALL_REDUCE,
+    "all-reduce fusion": Category.ALL_REDUCE,
+    "all-gather": Category.ALL_GATHER,
+    "all-gather fusion": Category.ALL_GATHER,
+    "reduce-scatter": Category.REDUCE_SCATTER,
+    "reduce-scatter fusion": Category.REDUCE_SCATTER,
+    "all-to-all": Category.ALL_TO_ALL,
+    "collective-permute": Category.PERMUTE,
+    "custom-call": Category.KERNEL,
+    "custom fusion": Category.KERNEL,
+}
+
+# In a fusion the dearest kind of work decides, whatever its root is.
+_DEAREST = (
+    Category.ATTENTION,
+    Category.CONVOLUTION,
+    Category.GEMM,
+    Category.SORT,
+    Category.SCATTER,
+    Category.RANDOM,
+    Category.REDUCTION,
+)
+_PLAIN = frozenset({"parameter", "constant", "tuple", "get-tuple-element", "bitcast", "broadcast"})
+
+
+def category_of_instruction(instruction: Instruction) -> Category:
+    """What an instruction does; of a fusion its hero, of a call to a library its target."""
+    opcode = instruction.opcode
+    if opcode == "fusion" and instruction.called:
+        return _of_fusion(instruction)
+    if opcode == "custom-call":
+        found = category_of_name(instruction.custom_call_target or "")
+        plain = found in (Category.OTHER, Category.ELEMENTWISE)
+        return Category.KERNEL if plain else found
+    if opcode in ("async-start", "async-update", "async-done") and instruction.called:
+        return category_of_instruction(instruction.called[0].root)
+    return _BY_OPCODE.get(opcode, Category.ELEMENTWISE)
+
+
+def _of_fusion(fusion: Instruction) -> Category:
+    inside = [each for each in fusion.called[0].instructions if each.opcode not in _PLAIN]
+    found = {category_of_instruction(each) for each in inside}
+    for category in _DEAREST:
+        if category in found:
+            return category
+    found.discard(Category.CONTROL)
+    if found <= {Category.LAYOUT}:
+        return Category.LAYOUT
+    if found <= {Category.LAYOUT, Category.CONVERT}:
+        return Category.CONVERT
+    return next((c for c in found if c.is_communication), Category.ELEMENTWISE)
+
+
+class Programs:
+    """The modules that a recording embeds, read when they are asked for.
+
+    Args:
+        recording: What holds them.
+    """
+
+    def __init__(self, recording: Recording) -> None:
+        self._recording = recording
+        self._known: dict[int, Mapping[str, Instruction] | None] = {}
+        self.failed: dict[int, str] = {}
+
+    def instruction(self, program: int, name: str) -> Instruction | None:
+        """An instruction by its program and its name, if it is embedded."""
+        by_name = self._by_name(program)
+        return by_name.get(name) if by_name is not None else None
+
+    def module(self, program: int) -> Module | None:
+        """A program's module; ``None`` where it is not embedded, or cannot be read."""
+        give = self._recording.programs.get(program)
+        if give is None or program in self.failed:
+            return None
+        try:
+            return read_proto(give())
+        except HloscopeError as error:
+            self.failed[program] = error.message
+            return None
+
+    def _by_name(self, program: int) -> Mapping[str, Instruction] | None:
+        if program not in self._known:
+            module = self.module(program)
+            self._known[program] = (
+                None
+                if module is None
+                else {
+                    instruction.name: instruction
+                    for computation in module.computations.values()
+                    for instruction in computation.instructions
+                }
+            )
+        return self._known[program]
+
+
+@dataclass(frozen=True)
+class Categories:
+    """What every event of a device's work did.
+
+    Attributes:
+        kinds: The categories.
+        codes: Place of each event's in them.
+        joined: Whether the event's instruction is known.
+    """
+
+    kinds: tuple[Category, ...]
+    codes: NDArray[np.int16]
+    joined: NDArray[np.bool_]
+
+    def of(self, category: Category) -> NDArray[np.bool_]:
+        """Which events are of a category."""
+        if category not in self.kinds:
+            return np.zeros(len(self.codes), np.bool_)
+        return np.equal(self.codes, self.kinds.index(category))
+
+    @cached_property
+    def communicating(self) -> NDArray[np.bool_]:
+        """Which events exchange data with other devices."""
+        return self._any([category.is_communication for category in self.kinds])
+
+    @cached_property
+    def copying(self) -> NDArray[np.bool_]:
+        """Which events only move or clear memory."""
+        return self._any([category.is_copy for category in self.kinds])
+
+    @cached_property
+    def containing(self) -> NDArray[np.bool_]:
+        """Which events only hold others: loops, calls, branches."""
+        return self.of(Category.CONTROL)
+
+    def _any(self, chosen: list[bool]) -> NDArray[np.bool_]:
+        marks: NDArray[np.bool_] = np.asarray([*chosen, False], np.bool_)
+        found: NDArray[np.bool_] = marks[self.codes]
+        return found
+
+
+def categorize(device: Device, programs: Programs) -> Categories:
+    """Say of every event what it did: once for each program, operation and label."""
+    work = device.work
+    kinds: dict[Category, int] = {}
+    places, found = distinct(
+        (work.programs, work.operations.codes, work.labels.codes, work.hints.codes)
+    )
+    codes = np.zeros(len(found), np.int16)
+    joined = np.zeros(len(found), np.bool_)
+    for place, (program, operation, label, hint) in enumerate(found):
+        name = work.operations.words[operation] if operation != NONE else ""
+        instruction = programs.instruction(program, name) if name else None
+        word = work.labels.words[label]
+        hinted = _HINTS.get(work.hints.words[hint]) if hint != NONE else None
+        if instruction is not None:
+            category = category_of_instruction(instruction)
+            joined[place] = True
+        elif hinted is not None:
+            category = hinted
+        else:
+            category = category_of_name(word)
+            if category is Category.OTHER and name:
+                category = category_of_name(name)
+        if category is Category.KERNEL:
+            # A library's call under its own target: its kernels may say more.
+            said = category_of_name(word)
+            known = said not in (Category.OTHER, Category.ELEMENTWISE)
+            category = said if known else category
+        codes[place] = kinds.setdefault(category, len(kinds))
+    return Categories(tuple(kinds), codes[places], joined[places])

@@ -1,0 +1,169 @@
+"""A Chrome trace, the JSON that JAX writes beside an XSpace, as a recording.
+
+It has the same events under fewer digits, and at most about a million of them: the
+XSpace is the better source wherever it is at hand.
+"""
+
+from __future__ import annotations
+
+import gzip
+import json
+import math
+import zlib
+from collections import defaultdict
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from hloscope.errors import InputError
+from hloscope.traces.recording import NONE, Lane, Recording, Section, TextColumn
+
+__all__ = ["read_chrome_trace"]
+
+_CAP = 1_000_000  # events from which on JAX leaves some out
+_US = 1_000_000  # picoseconds of a microsecond
+_LARGEST = 1 << 62
+
+
+def read_chrome_trace(path: Path) -> Recording:
+    """Read ``.trace.json`` or ``.trace.json.gz``.
+
+    Raises:
+        InputError: It cannot be read, or is no Chrome trace.
+    """
+    document = _document(path)
+    events = document.get("traceEvents") if isinstance(document, dict) else document
+    if not isinstance(events, list):
+        raise InputError(
+            "this JSON has no list traceEvents", place=str(path), hint="Give a Chrome trace."
+        )
+    processes: dict[object, str] = {}
+    threads: dict[tuple[object, object], str] = {}
+    found: dict[tuple[object, object], list[_Event]] = defaultdict(list)
+    dropped = 0
+    for event in events:
+        if not isinstance(event, dict):
+            dropped += 1
+            continue
+        place = event.get("pid"), event.get("tid")
+        if event.get("ph") == "M":
+            name = str(_args(event).get("name", ""))
+            if event.get("name") == "process_name":
+                processes[place[0]] = name
+            elif event.get("name") == "thread_name":
+                threads[place] = name
+        elif event.get("ph") == "X":
+            times = _times(event)
+            if times is None or not all(isinstance(each, int | str) for each in place):
+                dropped += 1
+            else:
+                found[place].append((*times, str(event.get("name", "")), _args(event)))
+    sections: dict[str, list[Lane]] = {name: [] for name in processes.values()}
+    origin = min((begin for every in found.values() for begin, *_ in every), default=0)
+    for place, every in found.items():
+        name = threads.get(place, f"thread {place[1]}")
+        number = place[1] if isinstance(place[1], int) else 0
+        section = processes.get(place[0], f"process {place[0]}")
+        sections.setdefault(section, []).append(_lane(name, number, every, origin))
+    notes = ["read from the JSON beside an XSpace, which holds at most about a million events"]
+    if sum(map(len, found.values())) >= _CAP:
+        notes.append("it holds as many as that: events are missing, and totals are too low")
+    if dropped:
+        notes.append(f"{dropped:,} events without a place or a time: left out")
+    return Recording(
+        host=path.name.partition(".")[0],
+        place=str(path),
+        sections=tuple(Section(name, tuple(lanes), {}) for name, lanes in sections.items()),
+        notes=tuple(notes),
+    )
+
+
+_Event = tuple[int, int, str, Mapping[str, Any]]
+
+
+def _document(path: Path) -> Any:
+    try:
+        content = path.read_bytes()
+        if content[:2] == b"\x1f\x8b":
+            content = gzip.decompress(content)
+        return json.loads(content)
+    except (OSError, EOFError, zlib.error) as error:
+        raise InputError(f"cannot be read: {error}", place=str(path)) from error
+    except (ValueError, RecursionError) as error:
+        raise InputError(
+            f"this is no JSON: {error}",
+            place=str(path),
+            hint="Take the file again: it is cut off, or was still being written.",
+        ) from error
+
+
+def _args(event: Mapping[str, Any]) -> Mapping[str, Any]:
+    args = event.get("args")
+    return args if isinstance(args, dict) else {}
+
+
+def _times(event: Mapping[str, Any]) -> tuple[int, int] | None:
+    """When an event begins and ends, in picoseconds; ``None`` of what is no time."""
+    begin, length = event.get("ts"), event.get("dur", 0)
+    if isinstance(begin, bool) or not isinstance(begin, int | float):
+        return None
+    if isinstance(length, bool) or not isinstance(length, int | float):
+        return None
+    if not (math.isfinite(begin) and math.isfinite(length)) or length < 0:
+        return None
+    start, duration = round(begin * _US), round(length * _US)
+    return (start, start + duration) if abs(start) + duration < _LARGEST else None
+
+
+def _lane(name: str, number: int, events: Sequence[_Event], origin: int) -> Lane:
+    return Lane(
+        name=name,
+        id=number,
+        begins=np.asarray([begin - origin for begin, *_ in events], np.int64),
+        ends=np.asarray([end - origin for _, end, *_ in events], np.int64),
+        labels=_text_column([label for _, _, label, _ in events]),
+        about=lambda code: {},  # noqa: ARG005  (events say everything themselves)
+        stats=_Stats([args for *_, args in events]),
+    )
+
+
+def _text_column(words: Sequence[str | None]) -> TextColumn:
+    places: dict[str, int] = {}
+    codes = [NONE if word is None else places.setdefault(word, len(places)) for word in words]
+    return TextColumn(np.asarray(codes, np.int32), list(places))
+
+
+class _Stats:
+    """See ``hloscope.traces.recording.Stats``; the JSON has numbers as text."""
+
+    def __init__(self, args: Sequence[Mapping[str, Any]]) -> None:
+        self._args = args
+
+    def names(self) -> frozenset[str]:
+        return frozenset(name for args in self._args for name in args)
+
+    def fetch(self, names: Sequence[str]) -> None:
+        """Everything is decoded already."""
+
+    def present(self, name: str) -> NDArray[np.bool_]:
+        return np.asarray([name in args for args in self._args], np.bool_)
+
+    def texts(self, name: str) -> TextColumn:
+        values = [args.get(name) for args in self._args]
+        return _text_column([value if isinstance(value, str) else None for value in values])
+
+    def numbers(self, name: str) -> tuple[NDArray[np.int64], NDArray[np.bool_]]:
+        values = [_whole(args.get(name)) for args in self._args]
+        known = np.asarray([value is not None for value in values], np.bool_)
+        return np.asarray([value or 0 for value in values], np.int64), known
+
+
+def _whole(value: object) -> int | None:
+    if isinstance(value, str) and value.lstrip("-").isdecimal() and len(value) < 20:
+        value = int(value)
+    if isinstance(value, int) and not isinstance(value, bool) and abs(value) < 1 << 63:
+        return value
+    return None

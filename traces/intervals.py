@@ -1,0 +1,149 @@
+"""Unions, intersections and differences of intervals of time, in whole picoseconds.
+
+A set of intervals is two arrays of equal length: where each begins and where it ends,
+in order, neither touching the next. Kernels overlap, nest and run side by side, so a
+sum of their durations says nothing of how long a device was busy; the union does.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+__all__ = ["EMPTY", "Intervals", "union", "union_of"]
+
+Times = NDArray[np.int64]
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Intervals:
+    """Disjoint intervals in order; what has no length is in none.
+
+    Attributes:
+        begins: Where each begins.
+        ends: Where each ends; later than it begins, earlier than the next begins.
+    """
+
+    begins: Times
+    ends: Times
+
+    def __len__(self) -> int:
+        return len(self.begins)
+
+    def __eq__(self, other: object) -> bool:
+        return (
+            isinstance(other, Intervals)
+            and np.array_equal(self.begins, other.begins)
+            and np.array_equal(self.ends, other.ends)
+        )
+
+    __hash__ = None  # type: ignore[assignment]
+
+    @property
+    def total(self) -> int:
+        """Time in them, exactly."""
+        return int(np.sum(self.ends - self.begins))
+
+    @property
+    def span(self) -> tuple[int, int] | None:
+        """From the first beginning to the last end; ``None`` of none."""
+        return (int(self.begins[0]), int(self.ends[-1])) if len(self) else None
+
+    def __or__(self, other: Intervals) -> Intervals:
+        return union(
+            np.concatenate((self.begins, other.begins)), np.concatenate((self.ends, other.ends))
+        )
+
+    def __and__(self, other: Intervals) -> Intervals:
+        """Where both are."""
+        if not len(self) or not len(other):
+            return EMPTY
+        # Every pair that overlaps: for each of ours a run of theirs.
+        first = np.searchsorted(other.ends, self.begins, "right")
+        last = np.searchsorted(other.begins, self.ends, "left")
+        runs = np.maximum(last - first, 0)
+        mine = np.repeat(np.arange(len(self)), runs)
+        offset = np.repeat(np.cumsum(runs) - runs, runs)
+        theirs = np.arange(len(mine)) - offset + np.repeat(first, runs)
+        return Intervals(
+            np.maximum(self.begins[mine], other.begins[theirs]),
+            np.minimum(self.ends[mine], other.ends[theirs]),
+        )
+
+    def __sub__(self, other: Intervals) -> Intervals:
+        """Where this one is and the other one is not."""
+        span = self.span
+        return EMPTY if span is None else self & other.gaps(*span)
+
+    def gaps(self, begin: int, end: int) -> Intervals:
+        """What of a window is in none of them.
+
+        Args:
+            begin: Where the window begins.
+            end: Where it ends.
+        """
+        inside = self.within(begin, end)
+        begins = np.append(np.int64(begin), inside.ends)
+        ends = np.append(inside.begins, np.int64(end))
+        long = begins < ends
+        return Intervals(begins[long], ends[long])
+
+    def within(self, begin: int, end: int) -> Intervals:
+        """The part of them that lies in a window."""
+        begins, ends = np.maximum(self.begins, begin), np.minimum(self.ends, end)
+        long = begins < ends
+        return Intervals(begins[long], ends[long])
+
+    def covered(self, begins: Times, ends: Times) -> Times:
+        """How much of each of many windows, which may overlap, is in them."""
+        return self._before(ends) - self._before(begins)
+
+    def _before(self, times: Times) -> Times:
+        """Time in them before each moment."""
+        sums = np.concatenate((np.zeros(1, np.int64), np.cumsum(self.ends - self.begins)))
+        at = np.searchsorted(self.begins, times, "right")
+        last = np.maximum(at - 1, 0)
+        inside = np.minimum(times, self.ends[last]) - self.begins[last] if len(self) else 0
+        return np.where(at > 0, sums[last] + inside, 0)
+
+
+EMPTY = Intervals(np.empty(0, np.int64), np.empty(0, np.int64))
+"""No interval."""
+
+
+def union(begins: Times, ends: Times) -> Intervals:
+    """The union of intervals in any order, nested and overlapping ones included.
+
+    Args:
+        begins: Where each begins.
+        ends: Where each ends; one that ends where it begins, or before, adds nothing.
+    """
+    long = begins < ends
+    if not long.all():
+        begins, ends = begins[long], ends[long]
+    if not len(begins):
+        return EMPTY
+    if np.any(begins[1:] < begins[:-1]):
+        order = np.argsort(begins, kind="stable")
+        begins, ends = begins[order], ends[order]
+    reached = np.maximum.accumulate(ends)
+    # A new one begins where nothing before it reaches to.
+    new = np.flatnonzero(begins[1:] > reached[:-1]) + 1
+    return Intervals(
+        begins[np.append(0, new)],
+        reached[np.append(new - 1, len(reached) - 1)],
+    )
+
+
+def union_of(sets: Iterable[Intervals]) -> Intervals:
+    """The union of several sets."""
+    every = list(sets)
+    if not every:
+        return EMPTY
+    return union(
+        np.concatenate([each.begins for each in every]),
+        np.concatenate([each.ends for each in every]),
+    )

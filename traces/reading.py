@@ -1,0 +1,108 @@
+"""From a file or a folder to recordings, and to what is kept of them."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Iterator
+from concurrent.futures import ProcessPoolExecutor
+from multiprocessing import get_context
+from pathlib import Path
+
+from hloscope.errors import InputError
+from hloscope.traces.chrome_recording import read_chrome_trace
+from hloscope.traces.files import find_run, is_xspace
+from hloscope.traces.recording import Recording
+from hloscope.traces.summary import HostSummary, Trace, summarize
+from hloscope.traces.windows import WindowChoice
+from hloscope.traces.xspace import read_xspace
+from hloscope.traces.xspace_recording import recording_of
+
+__all__ = ["read_recording", "read_trace"]
+
+_WORTH_A_PROCESS = 32 << 20  # bytes of all files, below which starting processes takes longer
+
+Progress = Callable[[str, float | None], None]
+
+
+def read_recording(path: Path) -> Recording:
+    """One file.
+
+    Raises:
+        InputError: It cannot be read, or nothing was recorded in it.
+    """
+    recording = recording_of(read_xspace(path)) if is_xspace(path) else read_chrome_trace(path)
+    if not any(section.lanes for section in recording.sections):
+        raise InputError(
+            "there is no event in it",
+            place=str(path),
+            hint="Profile something that runs: the profiler stopped before anything did, or the "
+            "file was still being written.",
+        )
+    return recording
+
+
+def read_trace(
+    source: Path,
+    run: str | None = None,
+    choice: WindowChoice | None = None,
+    progress: Progress | None = None,
+) -> Trace:
+    """Read a run and sum it up, host by host.
+
+    Args:
+        source: A file, or a folder of runs.
+        run: Name of the run; the newest where left out.
+        choice: Which window is looked at.
+        progress: Called with a phase and ``None`` when it starts, with its seconds when it ends.
+
+    Raises:
+        InputError: There is nothing to read, or none of it is understood.
+        UsageError: No run has that name.
+    """
+    found = find_run(source, run)
+    say = progress or (lambda _phase, _seconds: None)
+    say("read the profile", None)
+    hosts, failed = [], []
+    for path, result in zip(found.files, _summaries(found.files, choice), strict=True):
+        if isinstance(result, InputError):
+            failed.append((path, result))
+        else:
+            hosts.append(result)
+    say("read the profile", 0.0)
+    if not hosts and failed:
+        raise failed[0][1]
+    trace = Trace(
+        found.name,
+        tuple(hosts),
+        tuple(f"{path.name} is left out: {error.message}" for path, error in failed),
+    )
+    if not trace.devices:
+        seen = [lane for host in hosts for lane in host.lanes]
+        raise InputError(
+            "no line here is understood: nothing in it is a device's work",
+            place=str(source),
+            detail="\n".join(f"    {lane}" for lane in seen[:20]),
+            hint="Record with jax.profiler.trace while a jitted step runs.",
+        )
+    return trace
+
+
+def _summaries(
+    files: tuple[Path, ...], choice: WindowChoice | None
+) -> Iterator[HostSummary | InputError]:
+    """What is kept of each file: in this process, or in several where that is worth it."""
+    workers = min(len(files), len(os.sched_getaffinity(0)))
+    size = sum(path.stat().st_size for path in files if path.exists())
+    if workers < 2 or size < _WORTH_A_PROCESS:
+        yield from (_summarized(path, choice) for path in files)
+        return
+    # Started afresh: what this process holds, threads of JAX among it, is not copied.
+    with ProcessPoolExecutor(workers, mp_context=get_context("spawn")) as pool:
+        yield from pool.map(_summarized, files, [choice] * len(files))
+
+
+def _summarized(path: Path, choice: WindowChoice | None) -> HostSummary | InputError:
+    try:
+        return summarize(read_recording(path), choice)
+    except InputError as error:
+        return error

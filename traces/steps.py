@@ -1,0 +1,267 @@
+"""Where steps begin and end: as annotated, as a TPU has them, or inferred from launches."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from enum import Enum
+
+import numpy as np
+from numpy.typing import NDArray
+
+from hloscope.traces.intervals import Intervals
+from hloscope.traces.lanes import LaneKind, lane_kind
+from hloscope.traces.recording import Lane, Recording
+from hloscope.traces.timeline import Device, Work
+
+__all__ = ["Step", "StepSource", "Steps", "steady_window", "steps_of"]
+
+
+class StepSource(Enum):
+    """How the steps are known."""
+
+    ANNOTATED = "annotated by StepTraceAnnotation"
+    DEVICE = "the device's own step line"
+    INFERRED = "inferred: executions of the program that ran longest"
+    NONE = "not known"
+
+
+@dataclass(frozen=True, slots=True)
+class Step:
+    """One step of one device.
+
+    Attributes:
+        number: As annotated, else its place.
+        begin: When its work begins, in picoseconds from the recording's origin.
+        end: When its work ends.
+        busy: Time in which the device worked between the two.
+        gap: Time between the end of the step before and its beginning; 0 of the first.
+        host: Time that the host spent inside of the annotation; ``None`` without one.
+    """
+
+    number: int
+    begin: int
+    end: int
+    busy: int
+    gap: int
+    host: int | None
+
+    @property
+    def wall(self) -> int:
+        """From its beginning to its end."""
+        return self.end - self.begin
+
+
+@dataclass(frozen=True)
+class Steps:
+    """The steps of one device.
+
+    Attributes:
+        source: How they are known.
+        name: What the annotation, or the program, is called.
+        rows: In their order.
+    """
+
+    source: StepSource
+    name: str
+    rows: tuple[Step, ...]
+
+
+def steps_of(recording: Recording, device: Device) -> Steps:
+    """The steps of a device; work is told to be a step's by the launch that it follows."""
+    annotated = _annotated(recording)
+    if annotated is not None:
+        name, numbers, begins, ends = annotated
+        rows = _by_execution(device, numbers, begins, ends)
+        if rows:
+            return Steps(StepSource.ANNOTATED, name, rows)
+    if len(device.steps):
+        work = device.steps
+        rows = _rows(
+            device,
+            [int(word) if word.isdigit() else n for n, word in enumerate(_words(work))],
+            np.sort(work.begins),
+            work.ends[np.argsort(work.begins, kind="stable")],
+            None,
+        )
+        return Steps(StepSource.DEVICE, "Steps", rows)
+    return _inferred(device)
+
+
+def _words(work: Work) -> list[str]:
+    order = np.argsort(work.begins, kind="stable")
+    return [work.labels.words[code] for code in work.labels.codes[order].tolist()]
+
+
+def _annotated(
+    recording: Recording,
+) -> tuple[str, list[int], NDArray[np.int64], NDArray[np.int64]] | None:
+    """The annotation that most events of the host have: its name, numbers and times."""
+    best: tuple[Lane, NDArray[np.bool_], NDArray[np.int64]] | None = None
+    for section in recording.sections:
+        for lane in section.lanes:
+            if "step_num" not in lane.stats.names():
+                continue
+            if lane_kind(section.name, lane) not in (LaneKind.HOST, LaneKind.THREAD):
+                continue
+            numbers, known = lane.stats.numbers("step_num")
+            if known.any() and (best is None or known.sum() > best[1].sum()):
+                best = lane, known, numbers
+    if best is None:
+        return None
+    lane, known, numbers = best
+    # One annotation, should there be several: the one that most of them have.
+    codes = lane.labels.codes[known]
+    most = int(np.argmax(np.bincount(codes)))
+    mine = np.flatnonzero(known & (lane.labels.codes == most))
+    mine = mine[np.argsort(lane.begins[mine], kind="stable")]
+    return (
+        lane.labels.words[most],
+        numbers[mine].tolist(),
+        lane.begins[mine],
+        lane.ends[mine],
+    )
+
+
+def _by_execution(
+    device: Device, numbers: list[int], begins: NDArray[np.int64], ends: NDArray[np.int64]
+) -> tuple[Step, ...]:
+    """The work of the executions that were launched within each annotation.
+
+    A device runs behind its host: what is within an annotation's time may be the step
+    before. Executions of one program are as many as the annotations, or a multiple.
+    """
+    runs = _executions(device)
+    if runs is None:
+        return ()
+    first, last = runs
+    each, rest = divmod(len(first), len(numbers))
+    if rest or not each:
+        return ()
+    first, last = first[::each], last[each - 1 :: each]
+    return _rows(device, numbers, first, last, (ends - begins).tolist())
+
+
+def _executions(device: Device) -> tuple[NDArray[np.int64], NDArray[np.int64]] | None:
+    """When each execution of the program that ran longest begins and ends."""
+    if len(device.modules):
+        work = device.modules
+        totals = np.bincount(work.labels.codes, work.durations, len(work.labels.words))
+        mine = work.labels.codes == int(np.argmax(totals))
+        begins, ends = work.begins[mine], work.ends[mine]
+        order = np.argsort(begins, kind="stable")
+        return begins[order], ends[order]
+    work = device.work
+    if not len(work) or not work.modules.words:
+        return None
+    known = work.modules.codes >= 0
+    totals = np.bincount(work.modules.codes[known], work.durations[known], len(work.modules.words))
+    mine = np.flatnonzero(known & (work.modules.codes == int(np.argmax(totals))))
+    if work.runs[mine].any():
+        return _by_key(work, mine, work.runs[mine])
+    return _by_repetition(work, mine)
+
+
+def _by_key(
+    work: Work, mine: NDArray[np.int64], keys: NDArray[np.int64]
+) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+    found, places = np.unique(keys, return_inverse=True)
+    begins = np.full(len(found), np.iinfo(np.int64).max)
+    ends = np.full(len(found), np.iinfo(np.int64).min)
+    np.minimum.at(begins, places, work.begins[mine])
+    np.maximum.at(ends, places, work.ends[mine])
+    order = np.argsort(begins, kind="stable")
+    return begins[order], ends[order]
+
+
+def _by_repetition(
+    work: Work, mine: NDArray[np.int64]
+) -> tuple[NDArray[np.int64], NDArray[np.int64]] | None:
+    """Executions by an operation that each has once: the rarest, which is not in a loop."""
+    operations = work.operations.codes[mine]
+    known = operations >= 0
+    if not known.any():
+        return None
+    counts = np.bincount(operations[known], minlength=len(work.operations.words))
+    executions = int(counts[counts > 0].min())
+    once = np.flatnonzero(counts == executions)
+    order = mine[np.argsort(work.begins[mine], kind="stable")]
+    # Of those the one that comes first marks the beginnings.
+    codes = work.operations.codes[order]
+    marker = int(codes[np.flatnonzero(np.isin(codes, once))[0]])
+    marks = np.flatnonzero(codes == marker)
+    starts = marks - marks[0]
+    begins = work.begins[order][starts]
+    limits = np.append(starts[1:], len(order))
+    reached = [int(work.ends[order[a:b]].max()) for a, b in zip(starts, limits, strict=True)]
+    return begins, np.asarray(reached, np.int64)
+
+
+def _inferred(device: Device) -> Steps:
+    runs = _executions(device)
+    if runs is None:
+        return Steps(StepSource.NONE, "", ())
+    begins, ends = runs
+    rows = _rows(device, list(range(len(begins))), begins, ends, None)
+    return Steps(StepSource.INFERRED, _program(device), rows)
+
+
+def _program(device: Device) -> str:
+    work = device.modules if len(device.modules) else device.work
+    column = work.labels if len(device.modules) else work.modules
+    known = column.codes >= 0
+    if not known.any():
+        return ""
+    totals = np.bincount(column.codes[known], work.durations[known], len(column.words))
+    return column.words[int(np.argmax(totals))]
+
+
+def _rows(
+    device: Device,
+    numbers: list[int],
+    begins: NDArray[np.int64],
+    ends: NDArray[np.int64],
+    host: list[int] | None,
+) -> tuple[Step, ...]:
+    busy = device.busy.covered(begins, ends).tolist()
+    before = [int(begins[0]), *ends[:-1].tolist()]
+    spent_by_host: Sequence[int | None] = host if host is not None else [None] * len(numbers)
+    return tuple(
+        Step(number, begin, end, work, max(begin - last, 0), spent)
+        for number, begin, end, work, last, spent in zip(
+            numbers,
+            begins.tolist(),
+            ends.tolist(),
+            busy,
+            before,
+            spent_by_host,
+            strict=True,
+        )
+    )
+
+
+def steady_window(steps: Steps, busy: Intervals) -> tuple[int, int] | None:
+    """The steps after a start-up gap, where there is one.
+
+    A profiler's start, a first compile or a first batch puts gaps between the first
+    steps. The window begins behind the last step that is followed by a gap of more than
+    three times the usual one and a twentieth of the usual step.
+
+    Args:
+        steps: Of the device.
+        busy: When the device worked.
+
+    Returns:
+        Where the window begins and ends; ``None`` with fewer than four steps.
+    """
+    rows = steps.rows
+    if len(rows) < 4 or not len(busy):
+        return None
+    gaps = np.asarray([step.gap for step in rows[1:]])
+    walls = np.asarray([step.wall for step in rows])
+    usual = np.median(gaps)
+    long = gaps > max(3 * usual, 0.05 * np.median(walls))
+    # Only a start: gaps that come again later are part of how it runs.
+    early = np.flatnonzero(long[: len(rows) // 2])
+    first = int(early[-1]) + 1 if len(early) and not long[len(rows) // 2 :].any() else 0
+    return rows[first].begin, rows[-1].end

@@ -1,0 +1,175 @@
+"""What is kept of a recording once it was looked at: small, whatever its size was.
+
+One host after the other is read, summed up, and let go, or each in a process of its own;
+so memory does not grow with the number of hosts.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+
+import numpy as np
+
+from hloscope.chips import ChipKind
+from hloscope.traces.categories import Categories, Programs, categorize
+from hloscope.traces.exposure import Parts, parts_of
+from hloscope.traces.kernel_names import Category
+from hloscope.traces.recording import Recording
+from hloscope.traces.self_time import self_times
+from hloscope.traces.steps import Steps, steps_of
+from hloscope.traces.tallies import BY, Tallied, Tally, clipped, tallies_of
+from hloscope.traces.timeline import Device, devices_of
+from hloscope.traces.windows import WindowChoice, Windows, windows_of
+
+__all__ = ["DeviceSummary", "HostSummary", "Trace", "summarize"]
+
+
+@dataclass(frozen=True)
+class DeviceSummary:
+    """One device of one host; times are in picoseconds.
+
+    Attributes:
+        host: The host.
+        name: ``GPU 0``.
+        kind: What it is.
+        number: Its number on its host.
+        about: What the recording says of it: its name, its clock...
+        events: Kernels, copies and operations in the whole recording.
+        windows: Which times are looked at.
+        whole: What the whole window was spent on.
+        steady: The same of steady state, where that is known and another one.
+        parts: The same of the chosen window.
+        steps: Its steps.
+        tallies: Time in the chosen window by each of ``BY``.
+        joined: Time in it of what the embedded HLO has an instruction for.
+        unplaced: Time in it that no rule could put into a category.
+    """
+
+    host: str
+    name: str
+    kind: ChipKind
+    number: int
+    about: Mapping[str, object]
+    events: int
+    windows: Windows
+    whole: Parts
+    steady: Parts | None
+    parts: Parts
+    steps: Steps
+    tallies: Mapping[str, Mapping[str, Tally]]
+    joined: int
+    unplaced: int
+
+    @property
+    def time(self) -> int:
+        """Durations in the chosen window added up."""
+        return sum(tally.time for tally in self.tallies["category"].values())
+
+
+@dataclass(frozen=True)
+class HostSummary:
+    """What one host recorded.
+
+    Attributes:
+        host: Its name.
+        place: The file.
+        devices: Those that did something.
+        lanes: Every line by its plane and name: what was seen where nothing was understood.
+        notes: What is missing or was left out, in sentences.
+    """
+
+    host: str
+    place: str
+    devices: tuple[DeviceSummary, ...]
+    lanes: tuple[str, ...] = ()
+    notes: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True)
+class Trace:
+    """A run as it was recorded.
+
+    Attributes:
+        name: Of the run.
+        hosts: One for each file.
+        notes: What holds for the run as a whole.
+    """
+
+    name: str
+    hosts: tuple[HostSummary, ...]
+    notes: tuple[str, ...] = field(default=())
+
+    @property
+    def devices(self) -> tuple[DeviceSummary, ...]:
+        """Those of all hosts."""
+        return tuple(device for host in self.hosts for device in host.devices)
+
+
+def summarize(recording: Recording, choice: WindowChoice | None = None) -> HostSummary:
+    """Look at what one host recorded.
+
+    Args:
+        recording: All of it.
+        choice: Which window is looked at.
+    """
+    programs = Programs(recording)
+    notes = dict.fromkeys(recording.notes)
+    devices = []
+    for device in devices_of(recording):
+        for name, number in device.not_understood:
+            text = f"{device.name}: the line {name!r} is not understood, {number:,} events"
+            notes[text] = None
+        if len(device.work):
+            devices.append(_summary(recording, device, programs, choice or WindowChoice()))
+    for found in devices:
+        if found.windows.missing:
+            notes[f"{found.name}: {found.windows.missing}"] = None
+    for program, why in programs.failed.items():
+        notes[f"the embedded program {program} cannot be read: {why}"] = None
+    lanes = tuple(f"{s.name}: {lane.name}" for s in recording.sections for lane in s.lanes)
+    return HostSummary(
+        recording.host, recording.place, tuple(devices), tuple(dict.fromkeys(lanes)), tuple(notes)
+    )
+
+
+def _summary(
+    recording: Recording, device: Device, programs: Programs, choice: WindowChoice
+) -> DeviceSummary:
+    categories = categorize(device, programs)
+    steps = steps_of(recording, device)
+    windows = windows_of(steps, device.busy, choice)
+    whole = parts_of(device, categories, windows.whole)
+    steady = parts_of(device, categories, windows.steady) if windows.steady else None
+    if windows.chosen is windows.whole:
+        parts = whole
+    elif windows.chosen is windows.steady and steady is not None:
+        parts = steady
+    else:
+        parts = parts_of(device, categories, windows.chosen)
+    work = device.work
+    tallied = Tallied(device, categories, programs, self_times(work.begins, work.ends, work.lane))
+    tallies = {by: tallies_of(tallied, by, windows.chosen) for by in BY}
+    unplaced = tallies["category"].get(str(Category.OTHER), Tally(0, 0)).time
+    return DeviceSummary(
+        host=recording.host,
+        name=device.name,
+        kind=device.kind,
+        number=device.number,
+        about=dict(device.stats),
+        events=len(work),
+        windows=windows,
+        whole=whole,
+        steady=steady,
+        parts=parts,
+        steps=steps,
+        tallies=tallies,
+        joined=_joined(tallied, categories, windows),
+        unplaced=unplaced,
+    )
+
+
+def _joined(tallied: Tallied, categories: Categories, windows: Windows) -> int:
+    work = tallied.device.work
+    times = clipped(work.begins, work.ends, tallied.own, windows.chosen)
+    return int(np.sum(times[categories.joined]))
