@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Mapping
+from dataclasses import replace
 from typing import TYPE_CHECKING, Unpack
 
 from hloscope.comparisons import compare_remat, survey_flops
@@ -65,6 +67,7 @@ def audit(
     *,
     limits: Limits | None = None,
     config: Configured = None,
+    trace: str | os.PathLike[str] | None = None,
     progress: Progress | None = None,
     **options: Unpack[LoadOptions],
 ) -> Report:
@@ -72,6 +75,8 @@ def audit(
 
     Args:
         source: As for :func:`load`.
+        trace: A profile of the program, as for :func:`trace`: evidence of what only a run
+            shows, in steady state where that is known.
         limits: Thresholds of the rules, in place of the configuration's.
         config: A project's configuration, or the TOML file that holds it; by
             default there is none. :func:`project_configuration` looks for one.
@@ -84,8 +89,10 @@ def audit(
     """
     chosen = _configured(config)
     subject = load(source, progress=progress, **options)
-    session = open_session(subject, progress, chosen.limits if limits is None else limits)
-    return run_audit(session, subject, config=chosen)
+    given, facts = _given_trace(trace, progress)
+    session = open_session(subject, progress, chosen.limits if limits is None else limits, given)
+    report = run_audit(session, subject, config=chosen)
+    return replace(report, header={**report.header, **facts}) if facts else report
 
 
 def alias(
@@ -140,8 +147,6 @@ def constants(
         UsageError: The configuration is wrong.
         HloscopeError: As for :func:`load`.
     """
-    from dataclasses import replace
-
     from hloscope.answers.constants import SHOWN, report_constants
 
     limits = _configured(config).limits
@@ -548,3 +553,19 @@ def trace(
         )
     found = read_trace(Path(source), run, WindowChoice.parse(window), progress)
     return report_trace(found, by=by, steps=steps, top=SHOWN if top is None else top)
+
+
+def _given_trace(
+    source: str | os.PathLike[str] | None, progress: Progress | None
+) -> tuple[Mapping[type, object], Mapping[str, str]]:
+    """A profile as an input of a session, and what the head of a report says of it."""
+    if source is None:
+        return {}, {}
+    from pathlib import Path
+
+    from hloscope.answers.trace import in_short
+    from hloscope.traces.reading import read_trace
+    from hloscope.traces.summary import Trace
+
+    found = read_trace(Path(source), progress=progress)
+    return {Trace: found}, {"profile": in_short(found)}

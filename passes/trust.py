@@ -5,6 +5,7 @@ from __future__ import annotations
 from hloscope.ir import Module
 from hloscope.passes.constants import Constants
 from hloscope.passes.flops.ledger import FlopLedger
+from hloscope.passes.traced_program import TracedProgram
 from hloscope.passes.trip_counts import TripCounts
 from hloscope.pipeline.analyses import analysis
 from hloscope.pipeline.findings import Basis, Trust
@@ -14,7 +15,11 @@ __all__ = ["judge_trust"]
 
 @analysis
 def judge_trust(
-    module: Module, trips: TripCounts, ledger: FlopLedger, constants: Constants
+    module: Module,
+    trips: TripCounts,
+    ledger: FlopLedger,
+    constants: Constants,
+    traced: TracedProgram | None,
 ) -> Trust:
     """Count what was met and what was understood, and name the rest."""
     notes = [
@@ -41,6 +46,9 @@ def judge_trust(
     unread = sum(constant.kind == "unknown" for constant in constants.constants)
     if unread:
         notes.append(f"{unread} large constants of unknown contents: {constants.note}")
+    mismatch = traced.mismatch(module) if traced is not None else ""
+    if mismatch:
+        notes.append(mismatch)
     return Trust(
         instructions=module.num_instructions,
         custom_calls=ledger.custom_calls,
@@ -48,4 +56,5 @@ def judge_trust(
         loops=len(trips),
         loops_understood=sum(trip.basis is Basis.EXACT for trip in trips.values()),
         notes=tuple(notes),
+        traced=traced.instruction_share if traced is not None else None,
     )

@@ -13,7 +13,7 @@ from hloscope.pipeline.findings import Column, Quantity, Report, Table, Text, Un
 from hloscope.traces.exposure import Parts
 from hloscope.traces.summary import DeviceSummary, Trace
 
-__all__ = ["SHOWN", "report_trace"]
+__all__ = ["SHOWN", "in_short", "report_trace"]
 
 SHOWN = 20
 """Rows of a table where nothing else is said."""
@@ -48,6 +48,17 @@ def report_trace(
         summary=_summary(trace),
         tables=tuple(tables),
         notes=(*trace.notes, *dict.fromkeys(notes)),
+    )
+
+
+def in_short(trace: Trace) -> str:
+    """One line for the head of another report: which run, its devices, its window."""
+    kinds = list(dict.fromkeys(device.kind.value.upper() for device in trace.devices))
+    windows = list(dict.fromkeys(device.windows.chosen.name for device in trace.devices))
+    steps = max(len(device.steps.rows) for device in trace.devices)
+    return (
+        f"{trace.name}: {len(trace.devices)} {'/'.join(kinds)}, "
+        f"{plural(steps, 'step')}, {' and '.join(windows)}"
     )
 
 

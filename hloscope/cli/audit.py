@@ -19,6 +19,7 @@ app = typer.Typer(add_completion=False, rich_markup_mode=None)
 EXAMPLES = """
 hloscope audit --arch unet --target h100
 hloscope audit train.py:step --fail-on warning
+hloscope audit train.py:step --trace profile_dir/
 hloscope audit xla_dump_dir/ --module jit_train_step
 """
 
@@ -29,6 +30,15 @@ def audit(
     options: SourceOptions,
     output: OutputOptions,
     config: ConfigOptions,
+    trace: Annotated[
+        str | None,
+        typer.Option(
+            "--trace",
+            metavar="PROFILE",
+            show_default=False,
+            help="Profile of a run of the program: what jax.profiler.trace wrote.",
+        ),
+    ] = None,
     fail_on: Annotated[
         Severity | None,
         typer.Option(
@@ -45,5 +55,5 @@ def audit(
     """
     import hloscope
 
-    produce = partial(hloscope.audit, config=config.load())
+    produce = partial(hloscope.audit, config=config.load(), trace=trace)
     return answer(produce, options, output, fail_on)

@@ -229,6 +229,8 @@ class Trust:
         loops: While loops that were met.
         loops_understood: Those whose trip count is known.
         notes: What was not understood, by name and count.
+        traced: Share (0..1) of a trace's time that ran instructions of the program;
+            ``None`` where no trace was given.
     """
 
     instructions: int
@@ -237,6 +239,7 @@ class Trust:
     loops: int
     loops_understood: int
     notes: tuple[str, ...] = ()
+    traced: float | None = None
 
 
 @dataclass(frozen=True, slots=True)

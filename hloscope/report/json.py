@@ -54,6 +54,7 @@ def report_document(report: Report) -> Document:
             "custom_calls_understood": trust.custom_calls_understood,
             "loops": trust.loops,
             "loops_understood": trust.loops_understood,
+            "traced": trust.traced,
             "notes": list(trust.notes),
         },
         "notes": list(report.notes),

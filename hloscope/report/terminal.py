@@ -204,6 +204,8 @@ def _trust(screen: Screen, trust: Trust) -> None:
             parts.append(f"{units.count(known)} of {units.count(total)} {noun} {what}")
         else:
             parts.append(f"no {noun}")
+    if trust.traced is not None:
+        parts.append(f"{units.share(trust.traced)} of the traced time is the program's")
     screen.hanging([("trust: ", "dim")], "; ".join(parts) + ".")
     for note in trust.notes:
         screen.hanging([("       ", "")], note)
