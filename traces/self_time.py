@@ -24,8 +24,7 @@ def self_times(begins: Times, ends: Times, lanes: NDArray[np.int16]) -> Times:
     found = ends - begins
     order = np.lexsort((-ends, begins, lanes))
     first, last, lane = begins[order], ends[order], lanes[order]
-    # Each lane lies behind the one before, so that one running maximum does for all.
-    starts = np.flatnonzero(np.append(True, lane[1:] != lane[:-1])).tolist() if len(lane) else []
+    starts = [0, *(np.flatnonzero(lane[1:] != lane[:-1]) + 1).tolist()]
     for a, b in zip(starts, [*starts[1:], len(lane)], strict=True):
         if b - a > 1:
             _subtract(found, order[a:b], first[a:b], last[a:b])

@@ -16,6 +16,9 @@ from hloscope.traces.timeline import Device, Work
 
 __all__ = ["Step", "StepSource", "Steps", "steady_window", "steps_of"]
 
+_FEWEST = 4  # steps of which the usual one can be told
+_UNUSUAL, _WORTH = 3, 0.05
+
 
 class StepSource(Enum):
     """How the steps are known."""
@@ -241,11 +244,13 @@ def _rows(
 
 
 def steady_window(steps: Steps, busy: Intervals) -> tuple[int, int] | None:
-    """The steps after a start-up gap, where there is one.
+    """The steps after those that only start up.
 
-    A profiler's start, a first compile or a first batch puts gaps between the first
-    steps. The window begins behind the last step that is followed by a gap of more than
-    three times the usual one and a twentieth of the usual step.
+    A profiler's start, a first compile or a first batch leaves the device idle within
+    the first steps and between them. A step starts up where it is idle, with the gap
+    behind it, more than three times as long as the usual one and a twentieth of a step.
+    The window begins behind the last of those at the front, among which one may be usual;
+    what is idle later is part of how the program runs.
 
     Args:
         steps: Of the device.
@@ -255,13 +260,17 @@ def steady_window(steps: Steps, busy: Intervals) -> tuple[int, int] | None:
         Where the window begins and ends; ``None`` with fewer than four steps.
     """
     rows = steps.rows
-    if len(rows) < 4 or not len(busy):
+    if len(rows) < _FEWEST or not len(busy):
         return None
-    gaps = np.asarray([step.gap for step in rows[1:]])
-    walls = np.asarray([step.wall for step in rows])
-    usual = np.median(gaps)
-    long = gaps > max(3 * usual, 0.05 * np.median(walls))
-    # Only a start: gaps that come again later are part of how it runs.
-    early = np.flatnonzero(long[: len(rows) // 2])
-    first = int(early[-1]) + 1 if len(early) and not long[len(rows) // 2 :].any() else 0
-    return rows[first].begin, rows[-1].end
+    idle = np.asarray(
+        [row.wall - row.busy + after.gap for row, after in zip(rows, rows[1:], strict=False)]
+    )
+    walls = np.asarray([row.wall for row in rows])
+    long = idle > max(_UNUSUAL * np.median(idle), _WORTH * np.median(walls))
+    first = 0
+    for place in range(len(rows) // 2):
+        if long[place]:
+            first = place + 1
+        elif place > first:
+            break
+    return rows[first].begin, max(row.end for row in rows)

@@ -86,14 +86,14 @@ def _summary(trace: Trace) -> str:
 def _because(device: DeviceSummary) -> str:
     """Why the whole is less busy than steady state: what lies before it, or behind."""
     assert device.steady is not None
-    window, whole = device.steady.window, device.whole.window
-    before = [row.gap for row in device.steps.rows if row.begin <= window.begin and row.gap]
-    if before and sum(before) > (whole.length - window.length) / 10:
-        return (
-            f" because the first {plural(len(before) + 1, 'step')} hold gaps of "
-            f"{units.seconds(sum(before) * PS)}"
-        )
-    return ""
+    start, rows = device.steady.window.begin, device.steps.rows
+    early = [place for place, row in enumerate(rows) if row.begin < start]
+    idle = sum(rows[n].wall - rows[n].busy + rows[n + 1].gap for n in early)
+    if not early:
+        return ""
+    return (
+        f" because the first {plural(len(early), 'step')} hold {units.seconds(idle * PS)} of gaps"
+    )
 
 
 def _windows(trace: Trace) -> Iterator[tuple[DeviceSummary, Parts]]:
