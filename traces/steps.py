@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 from enum import Enum
+from itertools import pairwise
 
 import numpy as np
 from numpy.typing import NDArray
@@ -262,9 +263,7 @@ def steady_window(steps: Steps, busy: Intervals) -> tuple[int, int] | None:
     rows = steps.rows
     if len(rows) < _FEWEST or not len(busy):
         return None
-    idle = np.asarray(
-        [row.wall - row.busy + after.gap for row, after in zip(rows, rows[1:], strict=False)]
-    )
+    idle = np.asarray([row.wall - row.busy + after.gap for row, after in pairwise(rows)])
     walls = np.asarray([row.wall for row in rows])
     long = idle > max(_UNUSUAL * np.median(idle), _WORTH * np.median(walls))
     first = 0

@@ -79,6 +79,7 @@ def test_every_option_reaches_the_api(hloscope, audited):
         *("audit", "--arch", "unet", "--preset", "smoke", "--set", "batch=4", "--set", "dtype=f"),
         *("--target", "h100:8", "--mesh", "data=2,fsdp=4", "--timeout", "30", "--install"),
         *("--xla", "xla_gpu_enable_triton_gemm=false", "--xla", "--xla_n=3", "--no-cache"),
+        *("--trace", "profile_dir"),
         *("--bad", "closed-over", "--bad", "per-step-null", "--bad", "closed-over"),
     )
     assert answer.code == 0, answer.err
@@ -87,6 +88,7 @@ def test_every_option_reaches_the_api(hloscope, audited):
     assert options.pop("config").limits == Limits()
     assert source is None
     assert options == {
+        "trace": "profile_dir",
         "arch": "unet",
         "preset": "smoke",
         "settings": {"batch": "4", "dtype": "f"},

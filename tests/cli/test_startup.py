@@ -49,6 +49,7 @@ def probe(*arguments):
         ["targets", "--help"],
         ["targets", "install", "--help"],
         ["explain", "--help"],
+        ["trace", "--help"],
     ],
 )
 def test_help_loads_nothing_heavy(arguments):
