@@ -89,6 +89,8 @@ def audit(
     """
     chosen = _configured(config)
     subject = load(source, progress=progress, **options)
+    if trace is None and isinstance(source, str | os.PathLike):
+        trace = _profile_of(os.fspath(source))
     given, facts = _given_trace(trace, progress)
     session = open_session(subject, progress, chosen.limits if limits is None else limits, given)
     report = run_audit(session, subject, config=chosen)
@@ -553,6 +555,13 @@ def trace(
         )
     found = read_trace(Path(source), run, WindowChoice.parse(window), progress)
     return report_trace(found, by=by, steps=steps, top=SHOWN if top is None else top)
+
+
+def _profile_of(source: str) -> str | None:
+    """The source itself where it is a profile: its program was read from there."""
+    from hloscope.profiles import is_profile
+
+    return source if os.path.exists(source) and is_profile(source) else None
 
 
 def _given_trace(

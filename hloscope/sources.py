@@ -6,6 +6,7 @@ import contextlib
 import os
 import time
 from collections.abc import Iterator, Mapping, Sequence
+from pathlib import Path
 from typing import TYPE_CHECKING, Protocol, TypedDict, Unpack
 
 from hloscope.errors import UsageError
@@ -75,8 +76,9 @@ def load(
     Args:
         source: ``file.py:attr`` or ``package.module:attr`` for a step; a file
             of HLO (text, protobuf, either gzipped); a ``.hloscope`` file; a
-            folder that ``--xla_dump_to`` wrote; ``-`` for stdin. What was
-            loaded already is given back as it is.
+            folder that ``--xla_dump_to`` wrote; a profile, for the program in it
+            that took most of the time; ``-`` for stdin. What was loaded already is
+            given back as it is.
         progress: Told of every phase, see :class:`Progress`.
         **options: See :class:`LoadOptions`.
 
@@ -128,12 +130,10 @@ def list_modules(
         columns = (Column("module"), Column("instructions", Unit.COUNT), Column("from"))
         rows = [(subject.module.name, size, subject.name)]
     else:
-        from hloscope.ir.load import load_modules
-
         columns = (Column("module"), Column("stage"), Column("size", Unit.BYTES))
         rows = [
             (one.label, one.stage, Quantity("size", one.size, Unit.BYTES))
-            for one in load_modules(text, name=options.get("module"))
+            for one in _modules(text, options.get("module"))[0]
         ]
     table = Table("modules", "", columns, tuple(rows))
     return Report("list", text or "", {}, tables=(table,))
@@ -212,15 +212,19 @@ def _capture(step: Source, options: LoadOptions, progress: Progress | None) -> A
 
 def _read(text: str, name: str | None, progress: Progress | None) -> ModuleSubject:
     """The module of that name, or the largest one; reads no other of a folder."""
-    from hloscope.ir.load import load_module, load_modules
-
     with _phase("read", progress):
+        modules, profiled = _modules(text, name)
         if name is not None:
-            chosen, choice = load_module(text, name=name), ""
+            from hloscope.ir.load import the_one
+
+            chosen, choice = the_one(modules, text, name), ""
+        elif profiled:
+            chosen, choice = modules[0], "most of the time"
         else:
-            modules = load_modules(text)
-            chosen = _largest(modules)
-            choice = f"the largest of {len(modules)}; --list shows all" if len(modules) > 1 else ""
+            chosen, choice = _largest(modules), "the largest"
+        if choice:
+            several = len(modules) > 1
+            choice = f"{choice} of {len(modules)}; --list shows all" if several else ""
         module = chosen.module
     facts = {"stage": chosen.stage} if chosen.stage else {}
     return ModuleSubject(
@@ -230,6 +234,29 @@ def _read(text: str, name: str | None, progress: Progress | None) -> ModuleSubje
         facts=facts,
         read_lowered=chosen.read_lowered,
     )
+
+
+def _modules(text: str, name: str | None) -> tuple[list[LoadedModule], bool]:
+    """What a file, a folder or stdin holds, and whether it is a profile."""
+    from hloscope.ir.load import load_modules, named
+
+    if text != "-" and os.path.exists(text) and not _holds_dump(text):
+        from hloscope.profiles import is_profile, modules_of_profile
+
+        if is_profile(text):
+            modules = modules_of_profile(text)
+            return (named(modules, name, text) if name is not None else modules), True
+    return load_modules(text, name=name), False
+
+
+def _holds_dump(text: str) -> bool:
+    """Whether a folder holds HLO; a profiler may write into the same one."""
+    from hloscope.ir.dump import find_dump
+
+    try:
+        return os.path.isdir(text) and bool(find_dump(Path(text)))
+    except OSError:
+        return False
 
 
 def _largest(modules: Sequence[LoadedModule]) -> LoadedModule:

@@ -36,6 +36,7 @@ ALLOWED = {
         "kernels",
         "traces",
     },
+    "profiles": {"errors", "ir", "traces"},
     "flop_models": {"ir", "pipeline", "passes"},
     "traces": {"errors", "chips", "ir", "units"},
 }

@@ -20,7 +20,14 @@ from hloscope.ir.proto.reader import read_proto, read_text_proto
 from hloscope.ir.text import parse_modules
 from hloscope.ir.verify import verify
 
-__all__ = ["LoadedModule", "list_dump", "load_module", "load_modules"]
+__all__ = [
+    "LoadedModule",
+    "list_dump",
+    "load_module",
+    "load_modules",
+    "named",
+    "the_one",
+]
 
 
 _NUMBER = re.compile(r"(module_\d+)\.")
@@ -105,8 +112,15 @@ def load_modules(
     else:
         path = Path(source)
         modules = _from_bytes(_read_file(path), source, path.name)
-    if name is None:
-        return modules
+    return modules if name is None else named(modules, name, source)
+
+
+def named(modules: Sequence[LoadedModule], name: str, source: str) -> list[LoadedModule]:
+    """Those of a source that answer to a name.
+
+    Raises:
+        UsageError: None does.
+    """
     found = [one for one in modules if one.answers_to(name)]
     if not found:
         raise _no_such_module(name, modules, source)
@@ -128,7 +142,15 @@ def load_module(
         UsageError: There are several and no name, or not exactly one answers
             to the name; the message lists them.
     """
-    modules = load_modules(source, name=name, stdin=stdin)
+    return the_one(load_modules(source, name=name, stdin=stdin), source, name)
+
+
+def the_one(modules: Sequence[LoadedModule], source: str, name: str | None) -> LoadedModule:
+    """The one module that is left of a source.
+
+    Raises:
+        UsageError: Several are; the message lists them.
+    """
     if len(modules) == 1:
         return modules[0]
     called = f" called {name!r}" if name is not None else ""
