@@ -12,6 +12,7 @@ from numpy.typing import NDArray
 
 from hloscope.traces.intervals import Intervals
 from hloscope.traces.lanes import LaneKind, lane_kind
+from hloscope.traces.launches import calls_of, launches_of
 from hloscope.traces.recording import Lane, Recording
 from hloscope.traces.timeline import Device, Work
 
@@ -75,10 +76,10 @@ def steps_of(recording: Recording, device: Device) -> Steps:
     """The steps of a device; work is told to be a step's by the launch that it follows."""
     annotated = _annotated(recording)
     if annotated is not None:
-        name, numbers, begins, ends = annotated
-        rows = _by_execution(device, numbers, begins, ends)
+        rows = _by_launch(recording, device, annotated) or _by_call(recording, device, annotated)
+        rows = rows or _by_execution(device, annotated)
         if rows:
-            return Steps(StepSource.ANNOTATED, name, rows)
+            return Steps(StepSource.ANNOTATED, annotated.name, rows)
     if len(device.steps):
         work = device.steps
         rows = _rows(
@@ -97,9 +98,46 @@ def _words(work: Work) -> list[str]:
     return [work.labels.words[code] for code in work.labels.codes[order].tolist()]
 
 
-def _annotated(
-    recording: Recording,
-) -> tuple[str, list[int], NDArray[np.int64], NDArray[np.int64]] | None:
+@dataclass(frozen=True)
+class _Annotated:
+    """Annotations of one name, in order."""
+
+    name: str
+    numbers: NDArray[np.int64]
+    begins: NDArray[np.int64]
+    ends: NDArray[np.int64]
+
+    def containing(self, times: NDArray[np.int64]) -> NDArray[np.int64]:
+        """Which of them each moment lies in; -1 for none."""
+        place = np.searchsorted(self.begins, times, "right") - 1
+        return np.where((place >= 0) & (times < self.ends[place]), place, -1)
+
+    def rows(
+        self,
+        device: Device,
+        which: NDArray[np.int64],
+        begins: NDArray[np.int64],
+        ends: NDArray[np.int64],
+    ) -> tuple[Step, ...]:
+        """Steps of work that belongs to some of them, -1 for none."""
+        mine = which >= 0
+        which, begins, ends = which[mine], begins[mine], ends[mine]
+        if not len(which):
+            return ()
+        order = np.argsort(which, kind="stable")
+        which, begins, ends = which[order], begins[order], ends[order]
+        first = np.append(0, np.flatnonzero(which[1:] != which[:-1]) + 1)
+        found = which[first]
+        return _rows(
+            device,
+            self.numbers[found].tolist(),
+            np.minimum.reduceat(begins, first),
+            np.maximum.reduceat(ends, first),
+            (self.ends - self.begins)[found].tolist(),
+        )
+
+
+def _annotated(recording: Recording) -> _Annotated | None:
     """The annotation that most events of the host have: its name, numbers and times."""
     best: tuple[Lane, NDArray[np.bool_], NDArray[np.int64]] | None = None
     for section in recording.sections:
@@ -119,31 +157,46 @@ def _annotated(
     most = int(np.argmax(np.bincount(codes)))
     mine = np.flatnonzero(known & (lane.labels.codes == most))
     mine = mine[np.argsort(lane.begins[mine], kind="stable")]
-    return (
-        lane.labels.words[most],
-        numbers[mine].tolist(),
-        lane.begins[mine],
-        lane.ends[mine],
-    )
+    return _Annotated(lane.labels.words[most], numbers[mine], lane.begins[mine], lane.ends[mine])
 
 
-def _by_execution(
-    device: Device, numbers: list[int], begins: NDArray[np.int64], ends: NDArray[np.int64]
-) -> tuple[Step, ...]:
-    """The work of the executions that were launched within each annotation.
+def _by_launch(recording: Recording, device: Device, steps: _Annotated) -> tuple[Step, ...]:
+    """All work that was launched within each annotation, by its correlation with the launch."""
+    work = device.work
+    if not work.correlations.any():
+        return ()
+    launches = launches_of(recording)
+    which = steps.containing(launches.times)
+    if not (which >= 0).any():
+        return ()
+    order = np.argsort(launches.correlations, kind="stable")
+    known, of_step = launches.correlations[order], which[order]
+    place = np.minimum(np.searchsorted(known, work.correlations), len(known) - 1)
+    launched = (known[place] == work.correlations) & (work.correlations != 0)
+    return steps.rows(device, np.where(launched, of_step[place], -1), work.begins, work.ends)
 
-    A device runs behind its host: what is within an annotation's time may be the step
-    before. Executions of one program are as many as the annotations, or a multiple.
-    """
+
+def _by_call(recording: Recording, device: Device, steps: _Annotated) -> tuple[Step, ...]:
+    """Executions of the program that ran longest, by the call that each is of: the n-th."""
     runs = _executions(device)
     if runs is None:
         return ()
-    first, last = runs
-    each, rest = divmod(len(first), len(numbers))
+    calls = calls_of(recording, _program(device))
+    if len(calls) != len(runs[0]):
+        return ()
+    return steps.rows(device, steps.containing(calls), *runs)
+
+
+def _by_execution(device: Device, steps: _Annotated) -> tuple[Step, ...]:
+    """Executions of the program that ran longest: as many as the annotations, or a multiple."""
+    runs = _executions(device)
+    if runs is None:
+        return ()
+    each, rest = divmod(len(runs[0]), len(steps.numbers))
     if rest or not each:
         return ()
-    first, last = first[::each], last[each - 1 :: each]
-    return _rows(device, numbers, first, last, (ends - begins).tolist())
+    which = np.repeat(np.arange(len(steps.numbers)), each)
+    return steps.rows(device, which, *runs)
 
 
 def _executions(device: Device) -> tuple[NDArray[np.int64], NDArray[np.int64]] | None:

@@ -49,6 +49,42 @@ def test_work_belongs_to_the_annotation_that_launched_it_however_late_it_runs(tm
     assert (second.gap, second.host) == (2 * ONE_MS, ONE_MS // 4)
 
 
+def test_all_that_was_launched_within_an_annotation_is_its_steps_work(tmp_path):
+    # An evaluation after the first step, a warm-up before it: other programs, other counts.
+    device = gpu([("warm_up", 0.5, 0.25, 0), *KERNELS[:2], ("evaluate", 4.0, 1.0, 9), *KERNELS[2:]])
+    host = _host((0, 1.0, 1.0), (1, 3.0, 1.0))
+    launches = [(0.1, 1), (1.1, 2), (1.2, 3), (1.3, 4), (3.1, 5), (3.2, 6)]
+    host.line(
+        "Host Threads/7",
+        [
+            host.event("cuLaunchKernel", round(at * ONE_MS), 1000, correlation_id=number)
+            for at, number in launches
+        ],
+    )
+    steps = _steps(recorded(tmp_path, device, host))
+    assert [(row.number, row.begin, row.end) for row in steps.rows] == [
+        (0, 1 * ONE_MS, 5 * ONE_MS),
+        (1, 6 * ONE_MS, round(9.5 * ONE_MS)),
+    ]
+
+
+def test_the_nth_execution_is_of_the_nth_call_where_nothing_else_ties_them(tmp_path):
+    kernels = [("dot", 0.5, 0.25, 7), *KERNELS]
+    host = _host((0, 1.0, 1.0), (1, 3.0, 1.0))
+    # Each call holds a second one of its own name; the first is before the annotations.
+    calls = [(0.0, 0.5), (0.1, 0.2), (1.1, 0.5), (1.2, 0.1), (3.1, 0.5), (3.2, 0.1)]
+    host.line(
+        "main",
+        [
+            host.event("PjitFunction(step)", round(at * ONE_MS), round(length * ONE_MS))
+            for at, length in calls
+        ],
+    )
+    steps = _steps(recorded(tmp_path, gpu(kernels), host))
+    assert steps.source is StepSource.ANNOTATED
+    assert [(row.number, row.begin) for row in steps.rows] == [(0, 1 * ONE_MS), (1, 6 * ONE_MS)]
+
+
 def test_without_annotations_they_are_executions_of_the_longest_program(tmp_path):
     steps = _steps(recorded(tmp_path, gpu(KERNELS)))
     assert (steps.source, steps.name) == (StepSource.INFERRED, "jit_step")
