@@ -37,10 +37,10 @@ def list_table(trace: Trace, by: str, top: int) -> Table:
         Column(by, text=_TEXTS.get(by, Text.NAME)),
         Column("time", Unit.SECONDS),
         Column("share", Unit.SHARE),
-        Column("events", Unit.COUNT),
+        Column("events", Unit.COUNT, drawn=not steps),
     ]
     if steps:
-        columns += [Column("time a step", Unit.SECONDS), Column("events a step", Unit.COUNT)]
+        columns += [Column("a step", Unit.SECONDS), Column("events a step", Unit.COUNT)]
     rows: list[tuple[str | Quantity, ...]] = []
     for word, tally in shown:
         row: list[str | Quantity] = [
@@ -50,23 +50,27 @@ def list_table(trace: Trace, by: str, top: int) -> Table:
             Quantity("events", tally.number),
         ]
         if steps:
-            row.append(seconds("time a step", tally.time / steps))
+            row.append(seconds("a step", tally.time / steps))
             row.append(Quantity("events a step", round(tally.number / steps, 1)))
         rows.append(tuple(row))
     rest = len(tallies) - len(shown)
     notes = ["Durations added up, without what is nested: what runs side by side counts twice."]
     if steps:
-        notes.append("A step's are of one device.")
+        notes.append("a step: of one device.")
     if rest:
         notes.append(f"{rest:,} more; --top 0 lists all.")
     names = list(dict.fromkeys(device.windows.chosen.name for device in trace.devices))
     return Table(
         f"by {by}",
-        f"Time by {by}, over all devices: {' and '.join(names)}",
+        f"Time by {by}, window: {' and '.join(names)}{_together(trace)}",
         tuple(columns),
         tuple(rows),
         " ".join(notes),
     )
+
+
+def _together(trace: Trace) -> str:
+    return f", {len(trace.devices)} devices together" if len(trace.devices) > 1 else ""
 
 
 def _steps(trace: Trace) -> int:
