@@ -11,6 +11,7 @@ from numpy.typing import NDArray
 from hloscope.ir import Instruction
 from hloscope.traces.categories import Categories, Programs
 from hloscope.traces.codes import distinct
+from hloscope.traces.naming import line_of, scope_of
 from hloscope.traces.recording import NONE
 from hloscope.traces.timeline import Device
 from hloscope.traces.windows import Window
@@ -138,17 +139,12 @@ def _by_instruction(said: Callable[[Instruction], str]) -> Callable[[Tallied], _
     return words
 
 
-def _source(instruction: Instruction) -> str:
-    location = instruction.location
-    return str(location) if location is not None else ""
-
-
 _WORDS: dict[str, Callable[[Tallied], _Words]] = {
     "category": _by_category,
     "kernel": _by_kernel,
     "op": _by_op,
-    "scope": _by_instruction(lambda instruction: instruction.op_name.rpartition("/")[0]),
-    "source": _by_instruction(_source),
+    "scope": _by_instruction(scope_of),
+    "source": _by_instruction(line_of),
     "module": _by_module,
     "stream": _by_stream,
 }
