@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 from hloscope.errors import UsageError
 from hloscope.traces.intervals import Intervals
-from hloscope.traces.steps import Steps, steady_window
+from hloscope.traces.steps import Step, Steps, steady_window
 
 __all__ = ["Window", "WindowChoice", "Windows", "windows_of"]
 
@@ -30,6 +30,12 @@ class Window:
     def length(self) -> int:
         """How long it is."""
         return self.end - self.begin
+
+    def steps(self, steps: Steps) -> tuple[Step, ...]:
+        """The steps whose middle lies in it: edges of work on several lines overlap."""
+        return tuple(
+            row for row in steps.rows if self.begin <= (row.begin + row.end) // 2 < self.end
+        )
 
 
 @dataclass(frozen=True, slots=True)

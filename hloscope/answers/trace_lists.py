@@ -77,8 +77,7 @@ def _steps(trace: Trace) -> int:
     """Steps of all devices in their chosen windows; 0 where one has none."""
     total = 0
     for device in trace.devices:
-        window = device.windows.chosen
-        mine = sum(window.begin <= row.begin < window.end for row in device.steps.rows)
+        mine = len(device.windows.chosen.steps(device.steps))
         if not mine:
             return 0
         total += mine

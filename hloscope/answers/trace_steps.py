@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from statistics import median
 
 from hloscope.answers.trace_cells import device_name, seconds
 from hloscope.pipeline.findings import Column, Quantity, Table, Text, Unit
-from hloscope.traces.steps import StepSource
+from hloscope.traces.steps import Step, StepSource
 from hloscope.traces.summary import DeviceSummary, Trace
 
 __all__ = ["step_summary", "step_table"]
@@ -21,8 +22,8 @@ def step_table(trace: Trace, top: int) -> Table:
     """
     rows = []
     for device in trace.devices:
+        counted = device.windows.chosen.steps(device.steps)
         for step in device.steps.rows[: top or None]:
-            window = device.windows.chosen
             rows.append(
                 (
                     device_name(trace, device),
@@ -31,7 +32,7 @@ def step_table(trace: Trace, top: int) -> Table:
                     seconds("busy", step.busy),
                     seconds("gap before", step.gap),
                     seconds("host", step.host),
-                    "" if window.begin <= step.begin < window.end else "no",
+                    "" if step in counted else "no",
                 )
             )
     left = sum(max(len(device.steps.rows) - top, 0) for device in trace.devices) if top else 0
@@ -55,6 +56,7 @@ def step_table(trace: Trace, top: int) -> Table:
 
 def step_summary(trace: Trace) -> Table:
     """One line a device: how many steps, and the usual one."""
+    every = [(device, device.windows.chosen.steps(device.steps)) for device in trace.devices]
     return Table(
         "steps of each device",
         f"Steps: {_sources(trace)}",
@@ -66,27 +68,21 @@ def step_summary(trace: Trace) -> Table:
             Column("longest", Unit.SECONDS),
             Column("median gap", Unit.SECONDS),
         ),
-        tuple(_row(trace, device) for device in trace.devices if _counted(device)),
+        tuple(_row(trace, device, found) for device, found in every if found),
         "Of the steps in the window; --steps lists each.",
     )
 
 
-def _counted(device: DeviceSummary) -> list[tuple[int, int]]:
-    window = device.windows.chosen
-    return [
-        (row.wall, row.gap) for row in device.steps.rows if window.begin <= row.begin < window.end
-    ]
-
-
-def _row(trace: Trace, device: DeviceSummary) -> tuple[str | Quantity, ...]:
-    walls, gaps = zip(*_counted(device), strict=True)
+def _row(trace: Trace, device: DeviceSummary, steps: Sequence[Step]) -> tuple[str | Quantity, ...]:
+    walls = [step.wall for step in steps]
+    gaps = [step.gap for step in steps[1:]]
     return (
         device_name(trace, device),
         Quantity("steps", len(walls)),
         seconds("median wall", median(walls)),
         seconds("shortest", min(walls)),
         seconds("longest", max(walls)),
-        seconds("median gap", median(gaps[1:]) if len(gaps) > 1 else None),
+        seconds("median gap", median(gaps) if gaps else None),
     )
 
 
