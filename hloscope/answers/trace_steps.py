@@ -20,21 +20,21 @@ def step_table(trace: Trace, top: int) -> Table:
         trace: The run.
         top: Rows of each device at most; 0 for all.
     """
-    rows = []
+    rows: list[tuple[str | Quantity, ...]] = []
     for device in trace.devices:
-        counted = device.windows.chosen.steps(device.steps)
-        for step in device.steps.rows[: top or None]:
-            rows.append(
-                (
-                    device_name(trace, device),
-                    str(step.number),
-                    seconds("wall", step.wall),
-                    seconds("busy", step.busy),
-                    seconds("gap before", step.gap),
-                    seconds("host", step.host),
-                    "" if step in counted else "no",
-                )
+        counted = frozenset(device.windows.chosen.steps(device.steps))
+        rows += [
+            (
+                device_name(trace, device),
+                str(step.number),
+                seconds("wall", step.wall),
+                seconds("busy", step.busy),
+                seconds("gap before", step.gap),
+                seconds("host", step.host),
+                "" if step in counted else "no",
             )
+            for step in device.steps.rows[: top or None]
+        ]
     left = sum(max(len(device.steps.rows) - top, 0) for device in trace.devices) if top else 0
     return Table(
         "steps",
