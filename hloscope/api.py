@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Mapping
 from dataclasses import replace
 from typing import TYPE_CHECKING, Unpack
 
@@ -27,6 +26,7 @@ from hloscope.sources import (
     list_modules,
     load,
 )
+from hloscope.trace_commands import given_trace, profile_of, trace
 
 if TYPE_CHECKING:
     from hloscope.answers.flop_view import Grouping as FlopGrouping
@@ -89,9 +89,8 @@ def audit(
     """
     chosen = _configured(config)
     subject = load(source, progress=progress, **options)
-    if trace is None and isinstance(source, str | os.PathLike):
-        trace = _profile_of(os.fspath(source))
-    given, facts = _given_trace(trace, progress)
+    profile = trace if trace is not None else profile_of(source)
+    given, facts = given_trace(profile, progress)
     session = open_session(subject, progress, chosen.limits if limits is None else limits, given)
     report = run_audit(session, subject, config=chosen)
     return replace(report, header={**report.header, **facts}) if facts else report
@@ -438,6 +437,7 @@ def memory(
     """
     from hloscope.answers.memory import SHOWN, report_memory
     from hloscope.answers.memory_plot import plot_memory
+    from hloscope.drawing.svg import write_svg
     from hloscope.passes.memory_use import MemoryUse
 
     subject = load(source, progress=progress, **options)
@@ -450,15 +450,7 @@ def memory(
             f"{subject.name}: memory of one device",
             chip_bytes=known.memory_bytes if known is not None else None,
         )
-        try:
-            with open(plot, "w", encoding="utf-8") as file:
-                file.write(picture)
-        except OSError as error:
-            raise UsageError(
-                f"the picture cannot be written: {error.strerror}",
-                place=os.fspath(plot),
-                hint="Give a file in a folder that exists and can be written to.",
-            ) from None
+        write_svg(plot, picture)
     return report
 
 
@@ -512,69 +504,3 @@ def _configured(config: Configured) -> Configuration:
     if config is None:
         return Configuration()
     return config if isinstance(config, Configuration) else project_configuration(config)
-
-
-def trace(
-    source: str | os.PathLike[str],
-    *,
-    run: str | None = None,
-    by: str = "category",
-    window: str = "auto",
-    steps: bool = False,
-    top: int | None = None,
-    progress: Progress | None = None,
-) -> Report:
-    """Say what devices really did, from a profile.
-
-    Args:
-        source: What ``jax.profiler.trace`` wrote: its folder, or one file of it.
-        run: Which run, where the folder holds several; the newest if left out.
-        by: What to list time by: category, kernel, op, scope, source, module or stream.
-        window: What counts: ``all``, ``steady``, a step (``7``), steps (``3-9``), or
-            ``auto``, which is steady state where that is known and all where it is not.
-        steps: List each step instead.
-        top: Rows of each table; 0 for all, by default 20.
-        progress: As for :func:`load`.
-
-    Raises:
-        UsageError: There is no such run, list or window.
-        InputError: Nothing was recorded there, or nothing of it is understood.
-    """
-    from pathlib import Path
-
-    from hloscope.answers.trace import SHOWN, report_trace
-    from hloscope.traces.reading import read_trace
-    from hloscope.traces.tallies import BY
-    from hloscope.traces.windows import WindowChoice
-
-    if by not in BY:
-        raise UsageError(
-            f"time is not listed by {by!r}",
-            place=f"--by {by}",
-            hint=f"Choose one of: {', '.join(BY)}.",
-        )
-    found = read_trace(Path(source), run, WindowChoice.parse(window), progress)
-    return report_trace(found, by=by, steps=steps, top=SHOWN if top is None else top)
-
-
-def _profile_of(source: str) -> str | None:
-    """The source itself where it is a profile: its program was read from there."""
-    from hloscope.profiles import is_profile
-
-    return source if os.path.exists(source) and is_profile(source) else None
-
-
-def _given_trace(
-    source: str | os.PathLike[str] | None, progress: Progress | None
-) -> tuple[Mapping[type, object], Mapping[str, str]]:
-    """A profile as an input of a session, and what the head of a report says of it."""
-    if source is None:
-        return {}, {}
-    from pathlib import Path
-
-    from hloscope.answers.trace import in_short
-    from hloscope.traces.reading import read_trace
-    from hloscope.traces.summary import Trace
-
-    found = read_trace(Path(source), progress=progress)
-    return {Trace: found}, {"profile": in_short(found)}

@@ -46,6 +46,7 @@ TOP = {
     "kernel_commands",
     "sessions",
     "sources",
+    "trace_commands",
     "cli",
     "__init__",
     "__main__",

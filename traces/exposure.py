@@ -19,7 +19,10 @@ from hloscope.traces.kernel_names import Category
 from hloscope.traces.timeline import Device
 from hloscope.traces.windows import Window
 
-__all__ = ["Exchange", "Parts", "parts_of"]
+__all__ = ["Exchange", "Parts", "Split", "parts_of", "split_of"]
+
+
+_Found = tuple[Intervals, np.ndarray]
 
 
 @dataclass(frozen=True, slots=True)
@@ -76,7 +79,30 @@ class Parts:
         return self.window.length - self.idle
 
 
-def parts_of(device: Device, categories: Categories, window: Window) -> Parts:
+@dataclass(frozen=True, eq=False)
+class Split:
+    """When a window was spent on what; ``communication`` overlaps with ``compute`` alone.
+
+    Attributes:
+        compute: Where anything was computed.
+        communication: Where devices exchanged.
+        exposed: The part of it in which nothing was computed.
+        exposed_copies: Where memory was only copied or cleared.
+        open: Where only loops, calls or branches were open.
+        gaps: Where nothing ran.
+        by_category: The communication of each kind, and when its events began.
+    """
+
+    compute: Intervals
+    communication: Intervals
+    exposed: Intervals
+    exposed_copies: Intervals
+    open: Intervals
+    gaps: Intervals
+    by_category: Mapping[Category, _Found]
+
+
+def split_of(device: Device, categories: Categories, window: Window) -> Split:
     """Split a window of a device's time.
 
     What a TPU has in flight beside its operations counts as communication where it is
@@ -94,26 +120,34 @@ def parts_of(device: Device, categories: Categories, window: Window) -> Parts:
     communication = communication.within(*span)
     copies = work.intervals(copying).within(*span)
     control = work.intervals(containing).within(*span)
-    exposed = communication - compute
     moving = compute | communication
-    exposed_copies = copies - moving
     running = moving | copies
-    open_ = control - running
-    gaps = (running | control).gaps(*span)
-    return Parts(
-        window=window,
-        compute=compute.total,
-        exposed_communication=exposed.total,
-        hidden_communication=communication.total - exposed.total,
-        exposed_copies=exposed_copies.total,
-        control=open_.total,
-        idle=gaps.total,
-        exchanges=_exchanges(by_category, compute, window),
-        gaps=gaps,
+    return Split(
+        compute=compute,
+        communication=communication,
+        exposed=communication - compute,
+        exposed_copies=copies - moving,
+        open=control - running,
+        gaps=(running | control).gaps(*span),
+        by_category=by_category,
     )
 
 
-_Found = tuple[Intervals, np.ndarray]
+def parts_of(device: Device, categories: Categories, window: Window) -> Parts:
+    """How long a window of a device's time was spent on what; see :func:`split_of`."""
+    split = split_of(device, categories, window)
+    exposed = split.exposed.total
+    return Parts(
+        window=window,
+        compute=split.compute.total,
+        exposed_communication=exposed,
+        hidden_communication=split.communication.total - exposed,
+        exposed_copies=split.exposed_copies.total,
+        control=split.open.total,
+        idle=split.gaps.total,
+        exchanges=_exchanges(split.by_category, split.compute, window),
+        gaps=split.gaps,
+    )
 
 
 def _communication(device: Device, categories: Categories) -> Mapping[Category, _Found]:

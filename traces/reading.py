@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 from collections.abc import Callable, Iterator
 from concurrent.futures import ProcessPoolExecutor
+from functools import partial
 from multiprocessing import get_context
 from pathlib import Path
 
@@ -46,6 +47,8 @@ def read_trace(
     run: str | None = None,
     choice: WindowChoice | None = None,
     progress: Progress | None = None,
+    columns: int = 0,
+    compared: bool = False,
 ) -> Trace:
     """Read a run and sum it up, host by host.
 
@@ -54,6 +57,8 @@ def read_trace(
         run: Name of the run; the newest where left out.
         choice: Which window is looked at.
         progress: Called with a phase and ``None`` when it starts, with its seconds when it ends.
+        columns: Into how many columns the window is cut for a picture; 0 for none.
+        compared: Whether it is compared with another run.
 
     Raises:
         InputError: There is nothing to read, or none of it is understood.
@@ -63,7 +68,9 @@ def read_trace(
     say = progress or (lambda _phase, _seconds: None)
     say("read the profile", None)
     hosts, failed = [], []
-    for path, result in zip(found.files, _summaries(found.files, choice), strict=True):
+    summarized = partial(_summarized, choice=choice, columns=columns, compared=compared)
+    summaries = _summaries(found.files, summarized)
+    for path, result in zip(found.files, summaries, strict=True):
         if isinstance(result, InputError):
             failed.append((path, result))
         else:
@@ -88,21 +95,23 @@ def read_trace(
 
 
 def _summaries(
-    files: tuple[Path, ...], choice: WindowChoice | None
+    files: tuple[Path, ...], summarized: Callable[[Path], HostSummary | InputError]
 ) -> Iterator[HostSummary | InputError]:
     """What is kept of each file: in this process, or in several where that is worth it."""
     workers = min(len(files), len(os.sched_getaffinity(0)))
     size = sum(path.stat().st_size for path in files if path.exists())
     if workers < 2 or size < _WORTH_A_PROCESS:
-        yield from (_summarized(path, choice) for path in files)
+        yield from (summarized(path) for path in files)
         return
     # Started afresh: what this process holds, threads of JAX among it, is not copied.
     with ProcessPoolExecutor(workers, mp_context=get_context("spawn")) as pool:
-        yield from pool.map(_summarized, files, [choice] * len(files))
+        yield from pool.map(summarized, files)
 
 
-def _summarized(path: Path, choice: WindowChoice | None) -> HostSummary | InputError:
+def _summarized(
+    path: Path, *, choice: WindowChoice | None, columns: int, compared: bool
+) -> HostSummary | InputError:
     try:
-        return summarize(read_recording(path), choice)
+        return summarize(read_recording(path), choice, columns, compared)
     except InputError as error:
         return error

@@ -16,7 +16,7 @@ from hloscope.traces.launches import calls_of, launches_of
 from hloscope.traces.recording import Lane, Recording
 from hloscope.traces.timeline import Device, Work
 
-__all__ = ["Step", "StepSource", "Steps", "steady_window", "steps_of"]
+__all__ = ["Step", "StepSource", "Steps", "annotations_of", "steady_window", "steps_of"]
 
 _FEWEST = 4  # steps of which the usual one can be told
 _UNUSUAL, _WORTH = 3, 0.05
@@ -70,6 +70,15 @@ class Steps:
     source: StepSource
     name: str
     rows: tuple[Step, ...]
+
+
+def annotations_of(recording: Recording) -> tuple[tuple[int, int, int], ...]:
+    """The host's annotated steps: number, beginning and end of each, in picoseconds."""
+    found = _annotated(recording)
+    if found is None:
+        return ()
+    columns = (found.numbers, found.begins, found.ends)
+    return tuple(zip(*(column.tolist() for column in columns), strict=True))
 
 
 def steps_of(recording: Recording, device: Device) -> Steps:

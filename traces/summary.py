@@ -13,13 +13,15 @@ import numpy as np
 
 from hloscope.chips import ChipKind
 from hloscope.traces.categories import Categories, Programs, categorize
+from hloscope.traces.compared import Compared, compared_of
 from hloscope.traces.exposure import Parts, parts_of
 from hloscope.traces.kernel_names import Category
 from hloscope.traces.recording import Recording
 from hloscope.traces.self_time import self_times
-from hloscope.traces.steps import Steps, steps_of
+from hloscope.traces.steps import Steps, annotations_of, steps_of
 from hloscope.traces.tallies import BY, Tallied, Tally, clipped, tallies_of
 from hloscope.traces.timeline import Device, devices_of
+from hloscope.traces.timeline_bins import Bins, bins_of
 from hloscope.traces.windows import WindowChoice, Windows, windows_of
 
 __all__ = ["DeviceSummary", "HostSummary", "Trace", "summarize"]
@@ -44,6 +46,8 @@ class DeviceSummary:
         tallies: Time in the chosen window by each of ``BY``.
         joined: Time in it of what the embedded HLO has an instruction for.
         unplaced: Time in it that no rule could put into a category.
+        bins: The chosen window in columns, where a picture was asked for.
+        compared: Its time as it is compared with another run's, where that was asked for.
     """
 
     host: str
@@ -60,6 +64,8 @@ class DeviceSummary:
     tallies: Mapping[str, Mapping[str, Tally]]
     joined: int
     unplaced: int
+    bins: Bins | None = None
+    compared: Compared | None = None
 
     @property
     def time(self) -> int:
@@ -77,6 +83,8 @@ class HostSummary:
         devices: Those that did something.
         lanes: Every line by its plane and name: what was seen where nothing was understood.
         notes: What is missing or was left out, in sentences.
+        annotations: Number, beginning and end of each step that the host annotated, where a
+            picture was asked for.
     """
 
     host: str
@@ -84,6 +92,7 @@ class HostSummary:
     devices: tuple[DeviceSummary, ...]
     lanes: tuple[str, ...] = ()
     notes: tuple[str, ...] = ()
+    annotations: tuple[tuple[int, int, int], ...] = ()
 
 
 @dataclass(frozen=True)
@@ -106,12 +115,19 @@ class Trace:
         return tuple(device for host in self.hosts for device in host.devices)
 
 
-def summarize(recording: Recording, choice: WindowChoice | None = None) -> HostSummary:
+def summarize(
+    recording: Recording,
+    choice: WindowChoice | None = None,
+    columns: int = 0,
+    compared: bool = False,
+) -> HostSummary:
     """Look at what one host recorded.
 
     Args:
         recording: All of it.
         choice: Which window is looked at.
+        columns: Into how many columns the window is cut for a picture; 0 for none.
+        compared: Whether it is compared with another run.
     """
     programs = Programs(recording)
     notes = dict.fromkeys(recording.notes)
@@ -121,7 +137,8 @@ def summarize(recording: Recording, choice: WindowChoice | None = None) -> HostS
             text = f"{device.name}: the line {name!r} is not understood, {number:,} events"
             notes[text] = None
         if len(device.work):
-            devices.append(_summary(recording, device, programs, choice or WindowChoice()))
+            chosen = choice or WindowChoice()
+            devices.append(_summary(recording, device, programs, chosen, columns, compared))
     for found in devices:
         if found.windows.missing:
             notes[f"{found.name}: {found.windows.missing}"] = None
@@ -129,12 +146,22 @@ def summarize(recording: Recording, choice: WindowChoice | None = None) -> HostS
         notes[f"the embedded program {program} cannot be read: {why}"] = None
     lanes = tuple(f"{s.name}: {lane.name}" for s in recording.sections for lane in s.lanes)
     return HostSummary(
-        recording.host, recording.place, tuple(devices), tuple(dict.fromkeys(lanes)), tuple(notes)
+        recording.host,
+        recording.place,
+        tuple(devices),
+        tuple(dict.fromkeys(lanes)),
+        tuple(notes),
+        annotations_of(recording) if columns else (),
     )
 
 
 def _summary(
-    recording: Recording, device: Device, programs: Programs, choice: WindowChoice
+    recording: Recording,
+    device: Device,
+    programs: Programs,
+    choice: WindowChoice,
+    columns: int,
+    compared: bool,
 ) -> DeviceSummary:
     categories = categorize(device, programs)
     steps = steps_of(recording, device)
@@ -166,6 +193,8 @@ def _summary(
         tallies=tallies,
         joined=_joined(tallied, categories, windows),
         unplaced=unplaced,
+        bins=bins_of(device, categories, windows.chosen, columns) if columns else None,
+        compared=compared_of(tallied, steps, windows.chosen) if compared else None,
     )
 
 

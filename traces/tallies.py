@@ -1,4 +1,4 @@
-"""Time by category, kernel, operation, scope, source line, module or stream."""
+"""Time by category, kernel, family of kernels, operation, scope, source line, module or stream."""
 
 from __future__ import annotations
 
@@ -11,12 +11,13 @@ from numpy.typing import NDArray
 from hloscope.ir import Instruction
 from hloscope.traces.categories import Categories, Programs
 from hloscope.traces.codes import distinct
+from hloscope.traces.kernel_families import family_of
 from hloscope.traces.naming import line_of, scope_of
 from hloscope.traces.recording import NONE
 from hloscope.traces.timeline import Device
 from hloscope.traces.windows import Window
 
-__all__ = ["BY", "UNKNOWN", "Tallied", "Tally", "clipped", "tallies_of"]
+__all__ = ["BY", "UNKNOWN", "Tallied", "Tally", "clipped", "exact_sums", "tallies_of"]
 
 UNKNOWN = "unknown"
 """What has no word of the kind that is listed."""
@@ -69,7 +70,7 @@ def tallies_of(work: Tallied, by: str, window: Window) -> Mapping[str, Tally]:
     times = clipped(begins, ends, work.own, window)
     inside = (begins >= window.begin) & (begins < max(window.end, window.begin + 1))
     places = codes.astype(np.int64) + 1  # the first is for what has no word
-    sums = _sums(places, times, len(words) + 1)
+    sums = exact_sums(places, times, len(words) + 1)
     counts = np.bincount(places[inside], minlength=len(words) + 1).tolist()
     found: dict[str, Tally] = {}
     for word, time, number in zip((UNKNOWN, *words), sums, counts, strict=True):
@@ -89,8 +90,8 @@ def clipped(
     return np.where(within >= whole, own, np.minimum(own, np.maximum(within, 0)))
 
 
-def _sums(places: NDArray[np.int64], times: NDArray[np.int64], size: int) -> list[int]:
-    """Whole sums: floating-point ones are exact only up to 2^53 ps, two and a half hours."""
+def exact_sums(places: NDArray[np.int64], times: NDArray[np.int64], size: int) -> list[int]:
+    """Whole sums of times by place: floating-point ones are exact only up to 2^53 ps."""
     high = np.bincount(places, (times >> 32).astype(np.float64), size)
     low = np.bincount(places, (times & 0xFFFFFFFF).astype(np.float64), size)
     return [(int(a) << 32) + int(b) for a, b in zip(high, low, strict=True)]
@@ -106,6 +107,11 @@ def _by_category(work: Tallied) -> _Words:
 def _by_kernel(work: Tallied) -> _Words:
     labels = work.device.work.labels
     return labels.words, labels.codes
+
+
+def _by_family(work: Tallied) -> _Words:
+    labels = work.device.work.labels
+    return [family_of(word) for word in labels.words], labels.codes
 
 
 def _by_op(work: Tallied) -> _Words:
@@ -142,6 +148,7 @@ def _by_instruction(said: Callable[[Instruction], str]) -> Callable[[Tallied], _
 _WORDS: dict[str, Callable[[Tallied], _Words]] = {
     "category": _by_category,
     "kernel": _by_kernel,
+    "family": _by_family,
     "op": _by_op,
     "scope": _by_instruction(scope_of),
     "source": _by_instruction(line_of),

@@ -20,6 +20,8 @@ hloscope trace profile_dir/
 hloscope trace profile_dir/ --by kernel --top 0
 hloscope trace profile_dir/ --steps
 hloscope trace host.xplane.pb --json
+hloscope trace profile_dir/ --plot timeline.svg
+hloscope trace before/ --against after/ --fail-slower 5%
 """
 
 
@@ -46,7 +48,7 @@ def trace(
         typer.Option(
             "--by",
             metavar="WHAT",
-            help="List time by category, kernel, op, scope, source, module or stream.",
+            help="List time by category, kernel, family, op, scope, source, module or stream.",
         ),
     ] = "category",
     steps: Annotated[
@@ -63,6 +65,29 @@ def trace(
     top: Annotated[
         int, typer.Option("--top", metavar="N", min=0, help="Rows of a table; 0 for all.")
     ] = 20,
+    plot: Annotated[
+        str | None,
+        typer.Option("--plot", metavar="FILE", help="Draw the window over time as SVG."),
+    ] = None,
+    against: Annotated[
+        str | None,
+        typer.Option(
+            "--against",
+            metavar="PROFILE",
+            show_default=False,
+            help="A later run of the same step: say what changed from the first to it.",
+        ),
+    ] = None,
+    fail_slower: Annotated[
+        str | None,
+        typer.Option(
+            "--fail-slower",
+            metavar="PERCENT",
+            show_default=False,
+            help="With --against: exit 1 where the median step is slower by more than this, "
+            "and by more than the steps of either run vary.",
+        ),
+    ] = None,
 ) -> int:
     """What devices really did, from a profile.
 
@@ -73,6 +98,30 @@ def trace(
 
     with PhaseProgress() as progress:
         report = hloscope.trace(
-            source, run=run, by=by, window=window, steps=steps, top=top, progress=progress
+            source,
+            run=run,
+            by=by,
+            window=window,
+            steps=steps,
+            top=top,
+            plot=plot,
+            against=against,
+            fail_slower=_share(fail_slower) if fail_slower is not None else None,
+            progress=progress,
         )
     return print_report(report, as_json=output.json)
+
+
+def _share(percent: str) -> float:
+    """The share in ``5`` or ``5%``."""
+    from hloscope.errors import UsageError
+
+    try:
+        value = float(percent.removesuffix("%"))
+    except ValueError:
+        value = -1.0
+    if not 0 <= value < float("inf"):
+        raise UsageError(
+            f"{percent!r} is no share of a step", place="--fail-slower", hint="Give one as 5%."
+        )
+    return value / 100

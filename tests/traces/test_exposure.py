@@ -1,51 +1,12 @@
 """The parts of a window add up to it, whatever runs beside whatever."""
 
-import numpy as np
 from hypothesis import given
 from hypothesis import strategies as st
+from oracles.devices import EVENTS, KINDS, device_doing
 
-from hloscope.chips import ChipKind
-from hloscope.traces.categories import Categories
 from hloscope.traces.exposure import parts_of
 from hloscope.traces.kernel_names import Category
-from hloscope.traces.recording import NONE, TextColumn
-from hloscope.traces.timeline import Device, Work
 from hloscope.traces.windows import Window
-
-KINDS = (
-    Category.GEMM,
-    Category.ELEMENTWISE,
-    Category.ALL_REDUCE,
-    Category.ALL_GATHER,
-    Category.HOST_TO_DEVICE,
-    Category.CONTROL,
-)
-EVENTS = st.lists(
-    st.tuples(st.integers(0, 60), st.integers(0, 20), st.integers(0, len(KINDS) - 1)), max_size=20
-)
-
-
-def _device(events):
-    size = len(events)
-    begins = np.asarray([begin for begin, _, _ in events], np.int64)
-    none = TextColumn(np.full(size, NONE, np.int32), [])
-    zeros = np.zeros(size, np.int64)
-    work = Work(
-        begins=begins,
-        ends=begins + np.asarray([length for _, length, _ in events], np.int64),
-        lane=np.zeros(size, np.int16),
-        labels=TextColumn(np.zeros(size, np.int32), ["kernel"]),
-        operations=none,
-        modules=none,
-        programs=zeros,
-        correlations=zeros,
-        runs=zeros,
-        graphs=zeros,
-        hints=none,
-    )
-    device = Device("host", ChipKind.GPU, 0, ("Stream #1",), work, work, work, work)
-    codes = np.asarray([kind for *_, kind in events], np.int16)
-    return device, Categories(KINDS, codes, np.zeros(size, np.bool_))
 
 
 def _moments(events, kinds):
@@ -59,7 +20,7 @@ def _moments(events, kinds):
 
 @given(EVENTS, st.integers(-5, 40), st.integers(0, 60))
 def test_the_parts_are_those_of_single_moments_and_sum_to_the_window(events, begin, length):
-    device, categories = _device(events)
+    device, categories = device_doing(events)
     window = Window(begin, begin + length, "a window")
     parts = parts_of(device, categories, window)
     inside = set(range(begin, begin + length))
@@ -87,7 +48,7 @@ def test_the_parts_are_those_of_single_moments_and_sum_to_the_window(events, beg
 def test_each_kind_of_communication_has_what_is_hidden_behind_compute():
     # A product from 0 to 10, an all-reduce from 5 to 20, an all-gather from 18 to 30.
     events = [(0, 10, 0), (5, 15, 2), (18, 12, 3)]
-    parts = parts_of(*_device(events), Window(0, 40, "all"))
+    parts = parts_of(*device_doing(events), Window(0, 40, "all"))
     gather, reduce = parts.exchanges
     assert (gather.category, gather.time, gather.exposed, gather.hidden) == (
         "all-gather",
