@@ -11,7 +11,6 @@ from numpy.typing import NDArray
 
 from hloscope.errors import HloscopeError
 from hloscope.ir import Instruction, Module, read_proto
-from hloscope.traces.codes import distinct
 from hloscope.traces.kernel_names import Category, category_of_name
 from hloscope.traces.recording import NONE, Recording
 from hloscope.traces.timeline import Device
@@ -206,12 +205,10 @@ def categorize(device: Device, programs: Programs) -> Categories:
     """Say of every event what it did: once for each program, operation and label."""
     work = device.work
     kinds: dict[Category, int] = {}
-    places, found = distinct(
-        (work.programs, work.operations.codes, work.labels.codes, work.hints.codes)
-    )
-    codes = np.zeros(len(found), np.int16)
-    joined = np.zeros(len(found), np.bool_)
-    for place, (program, operation, label, hint) in enumerate(found):
+    groups = work.groups
+    codes = np.zeros(len(groups.rows), np.int16)
+    joined = np.zeros(len(groups.rows), np.bool_)
+    for place, (program, operation, label, hint, _) in enumerate(groups.rows):
         name = work.operations.words[operation] if operation != NONE else ""
         instruction = programs.instruction(program, name) if name else None
         word = work.labels.words[label]
@@ -231,4 +228,4 @@ def categorize(device: Device, programs: Programs) -> Categories:
             known = said not in (Category.OTHER, Category.ELEMENTWISE)
             category = said if known else category
         codes[place] = kinds.setdefault(category, len(kinds))
-    return Categories(tuple(kinds), codes[places], joined[places])
+    return Categories(tuple(kinds), codes[groups.places], joined[groups.places])

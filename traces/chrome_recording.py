@@ -148,6 +148,13 @@ class _Stats:
     def fetch(self, names: Sequence[str]) -> None:
         """Everything is decoded already."""
 
+    def release(self) -> None:
+        """There is no other copy of it."""
+
+    def share(self, names: Sequence[str]) -> float:
+        having = sum(any(name in args for name in names) for args in self._args)
+        return having / len(self._args) if self._args else 0.0
+
     def present(self, name: str) -> NDArray[np.bool_]:
         return np.asarray([name in args for args in self._args], np.bool_)
 

@@ -17,12 +17,12 @@ from typing import TypeVar
 import numpy as np
 from numpy.typing import NDArray
 
-from hloscope.traces.codes import distinct
+from hloscope.traces.codes import distinct, whole_sums
 from hloscope.traces.kernel_families import family_of
 from hloscope.traces.kernel_names import Category
 from hloscope.traces.recording import NONE
 from hloscope.traces.steps import Step, Steps
-from hloscope.traces.tallies import Tallied, clipped, exact_sums
+from hloscope.traces.tallies import Tallied, clipped
 from hloscope.traces.windows import Window
 
 __all__ = [
@@ -147,8 +147,8 @@ def step_times(steps: Steps, window: Window) -> list[int]:
 
 
 def counted(steps: Steps, window: Window) -> list[Step]:
-    """The steps that begin in a window."""
-    return [row for row in steps.rows if window.begin <= row.begin < window.end]
+    """The steps in a window."""
+    return list(window.steps(steps))
 
 
 def compared_of(work: Tallied, steps: Steps, window: Window) -> Compared:
@@ -198,7 +198,7 @@ class _BySteps:
         merged[-1] = len(places)  # what has no word; it is never shown
         mine = merged[codes]
         size = len(places) + 1
-        totals = exact_sums(mine, self.times, size)
+        totals = whole_sums(mine, self.times, size)
         rows = None
         if self.steps >= _FEWEST and self.steps * size <= _MOST_CELLS:
             cells = np.bincount(mine * self.steps + self.step, self.times, size * self.steps)
@@ -253,6 +253,6 @@ def _operations(work: Tallied) -> tuple[list[Operation], list[str], NDArray[np.i
 def _modules(work: Tallied) -> list[str]:
     """What each module is called; the last one is that of events without any."""
     column = work.device.work.modules
-    totals = exact_sums(column.codes.astype(np.int64) + 1, work.own, len(column.words) + 1)
+    totals = whole_sums(column.codes.astype(np.int64) + 1, work.own, len(column.words) + 1)
     longest = max(range(len(column.words)), key=lambda code: totals[code + 1], default=NONE)
     return [*("" if code == longest else word for code, word in enumerate(column.words)), ""]

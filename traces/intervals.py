@@ -7,6 +7,7 @@ sum of their durations says nothing of how long a device was busy; the union doe
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Iterable
 from dataclasses import dataclass
 
@@ -16,6 +17,9 @@ from numpy.typing import NDArray
 __all__ = ["EMPTY", "Intervals", "union", "union_of"]
 
 Times = NDArray[np.int64]
+
+_CHUNK = 1 << 15  # intervals that are sorted at once, in the processor's cache
+_RUNS = 64  # rows in order, of more all is sorted
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -114,13 +118,24 @@ EMPTY = Intervals(np.empty(0, np.int64), np.empty(0, np.int64))
 """No interval."""
 
 
-def union(begins: Times, ends: Times) -> Intervals:
+def union(begins: Times, ends: Times, chosen: NDArray[np.bool_] | None = None) -> Intervals:
     """The union of intervals in any order, nested and overlapping ones included.
 
     Args:
         begins: Where each begins.
         ends: Where each ends; one that ends where it begins, or before, adds nothing.
+        chosen: Which of them count; all where left out.
     """
+    if len(begins) > 2 * _CHUNK:
+        turns = np.flatnonzero(begins[1:] < begins[:-1]) + 1
+        if len(turns) < _RUNS:
+            return _merged(begins, ends, chosen, [0, *turns.tolist(), len(begins)])
+    if chosen is not None:
+        begins, ends = begins[chosen], ends[chosen]
+    return _united(begins, ends)
+
+
+def _united(begins: Times, ends: Times) -> Intervals:
     long = begins < ends
     if not long.all():
         begins, ends = begins[long], ends[long]
@@ -135,6 +150,45 @@ def union(begins: Times, ends: Times) -> Intervals:
     return Intervals(
         begins[np.append(0, new)],
         reached[np.append(new - 1, len(reached) - 1)],
+    )
+
+
+def _merged(
+    begins: Times, ends: Times, chosen: NDArray[np.bool_] | None, bounds: list[int]
+) -> Intervals:
+    """The same of a few rows that are each in order, as lanes are: one span of time after another.
+
+    Args:
+        begins: Where each begins.
+        ends: Where each ends.
+        chosen: Which of them count.
+        bounds: Where each row begins, and where the last one ends.
+    """
+    rows = [slice(first, last) for first, last in itertools.pairwise(bounds)]
+    cuts = np.unique(np.concatenate([begins[row][::_CHUNK] for row in rows])[1:])
+    edges = [
+        [row.start, *(row.start + np.searchsorted(begins[row], cuts)).tolist(), row.stop]
+        for row in rows
+    ]
+    found: list[Intervals] = []
+    # What is open at the end of a span goes on in the next one.
+    open_ = EMPTY
+    for span in range(len(cuts) + 1):
+        parts = [slice(edge[span], edge[span + 1]) for edge in edges]
+        if chosen is None:
+            sides = [[side[part] for part in parts] for side in (begins, ends)]
+        else:
+            sides = [[side[part][chosen[part]] for part in parts] for side in (begins, ends)]
+        united = _united(
+            np.concatenate([open_.begins, *sides[0]]), np.concatenate([open_.ends, *sides[1]])
+        )
+        if len(united):
+            found.append(Intervals(united.begins[:-1], united.ends[:-1]))
+            open_ = Intervals(united.begins[-1:], united.ends[-1:])
+    found.append(open_)
+    return Intervals(
+        np.concatenate([each.begins for each in found]),
+        np.concatenate([each.ends for each in found]),
     )
 
 

@@ -13,8 +13,6 @@ import re
 from collections.abc import Iterable
 from enum import Enum
 
-import numpy as np
-
 from hloscope.traces.recording import Lane
 
 __all__ = ["LaneKind", "lane_kind"]
@@ -65,14 +63,24 @@ def lane_kind(section: str, lane: Lane) -> LaneKind:
     if section.startswith("/device:TPU"):
         return _of_tpu(lane)
     if section.startswith("/host:CPU"):
-        # A launch names the operation, too, and correlates with what a device ran.
-        mine = _share(lane, ("hlo_op",)) > 0 and _share(lane, _GPU_MARKS) == 0
-        return LaneKind.THREAD if mine else LaneKind.HOST
+        return LaneKind.THREAD if _is_of_cpu(lane) else LaneKind.HOST
     return LaneKind.UNKNOWN
 
 
+def _is_of_cpu(lane: Lane) -> bool:
+    """Whether operations ran on a host's thread itself.
+
+    A launch names the operation, too, and correlates with what a device ran.
+    """
+    if "hlo_op" not in lane.stats.names() or lane.stats.share(_GPU_MARKS) > 0:
+        return False
+    lane.stats.fetch(("hlo_op", *_GPU_MARKS))
+    launching = any(bool(lane.stats.present(name).any()) for name in _GPU_MARKS)
+    return bool(lane.stats.present("hlo_op").any()) and not launching
+
+
 def _of_gpu(lane: Lane) -> LaneKind:
-    if _share(lane, _GPU_MARKS) > _MOST:
+    if lane.stats.share(_GPU_MARKS) > _MOST:
         return LaneKind.STREAM
     if _DERIVED.match(lane.name):
         return LaneKind.DERIVED
@@ -87,7 +95,7 @@ def _of_tpu(lane: Lane) -> LaneKind:
     if _most(word.isdigit() for word in words):
         return LaneKind.STEPS
     if _most("hlo_category" in lane.about(code) for code in range(len(words))) or (
-        _share(lane, ("hlo_category",)) > _MOST
+        lane.stats.share(("hlo_category",)) > _MOST
     ):
         if lane.name.startswith("Async") or _most(_IN_FLIGHT.search(word) for word in words):
             return LaneKind.ASYNC
@@ -100,13 +108,3 @@ def _of_tpu(lane: Lane) -> LaneKind:
 def _most(marks: Iterable[object]) -> bool:
     every = [bool(mark) for mark in marks]
     return bool(every) and sum(every) > _MOST * len(every)
-
-
-def _share(lane: Lane, names: tuple[str, ...]) -> float:
-    """Share of events that have one of some stats."""
-    known = [name for name in names if name in lane.stats.names()]
-    lane.stats.fetch(known)
-    having = np.zeros(len(lane), np.bool_)
-    for name in known:
-        having |= lane.stats.present(name)
-    return float(np.mean(having)) if len(lane) else 0.0

@@ -98,7 +98,7 @@ def _summaries(
     files: tuple[Path, ...], summarized: Callable[[Path], HostSummary | InputError]
 ) -> Iterator[HostSummary | InputError]:
     """What is kept of each file: in this process, or in several where that is worth it."""
-    workers = min(len(files), len(os.sched_getaffinity(0)))
+    workers = min(len(files), _cores())
     size = sum(path.stat().st_size for path in files if path.exists())
     if workers < 2 or size < _WORTH_A_PROCESS:
         yield from (summarized(path) for path in files)
@@ -106,6 +106,12 @@ def _summaries(
     # Started afresh: what this process holds, threads of JAX among it, is not copied.
     with ProcessPoolExecutor(workers, mp_context=get_context("spawn")) as pool:
         yield from pool.map(summarized, files)
+
+
+def _cores() -> int:
+    """How many cores this process may use; not every system says which."""
+    allowed = getattr(os, "sched_getaffinity", None)
+    return len(allowed(0)) if allowed is not None else os.cpu_count() or 1
 
 
 def _summarized(

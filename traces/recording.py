@@ -56,6 +56,12 @@ class Stats(Protocol):
     def fetch(self, names: Sequence[str]) -> None:
         """Decode several at once, which is quicker than one by one."""
 
+    def release(self) -> None:
+        """Let go of what was decoded; what is asked for again is decoded again."""
+
+    def share(self, names: Sequence[str]) -> float:
+        """About which share of the events has one of some stats, by a few thousand of them."""
+
 
 @dataclass(frozen=True)
 class Lane:

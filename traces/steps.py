@@ -10,10 +10,11 @@ from itertools import pairwise
 import numpy as np
 from numpy.typing import NDArray
 
+from hloscope.traces.codes import chunks, counts_by
 from hloscope.traces.intervals import Intervals
 from hloscope.traces.lanes import LaneKind, lane_kind
 from hloscope.traces.launches import calls_of, launches_of
-from hloscope.traces.recording import Lane, Recording
+from hloscope.traces.recording import Lane, Recording, TextColumn
 from hloscope.traces.timeline import Device, Work
 
 __all__ = ["Step", "StepSource", "Steps", "annotations_of", "steady_window", "steps_of"]
@@ -212,24 +213,46 @@ def _executions(device: Device) -> tuple[NDArray[np.int64], NDArray[np.int64]] |
     """When each execution of the program that ran longest begins and ends."""
     if len(device.modules):
         work = device.modules
-        totals = np.bincount(work.labels.codes, work.durations, len(work.labels.words))
-        mine = work.labels.codes == int(np.argmax(totals))
+        mine = _events_of(work.labels, int(np.argmax(_times_by(work.labels, work))))
         begins, ends = work.begins[mine], work.ends[mine]
         order = np.argsort(begins, kind="stable")
         return begins[order], ends[order]
     work = device.work
     if not len(work) or not work.modules.words:
         return None
-    known = work.modules.codes >= 0
-    totals = np.bincount(work.modules.codes[known], work.durations[known], len(work.modules.words))
-    mine = np.flatnonzero(known & (work.modules.codes == int(np.argmax(totals))))
+    program = int(np.argmax(_times_by(work.modules, work)))
+    mine = _events_of(work.modules, program)
     if work.runs[mine].any():
-        return _by_key(work, mine, work.runs[mine])
+        # A copy may say the program without its run: it is no execution by itself.
+        numbered = _where((work.modules.codes == program) & (work.runs != 0))
+        return _by_key(work, numbered, work.runs[numbered])
     return _by_repetition(work, mine)
 
 
+_Chosen = NDArray[np.int64] | slice
+"""Places of events; a slice of all of them copies nothing."""
+
+
+def _times_by(column: TextColumn, work: Work) -> NDArray[np.float64]:
+    """Durations added up by the words of a column."""
+    size = len(column.words) + 1  # the first is for events without a word
+    found = np.zeros(size)
+    for chunk in chunks(len(work), size):
+        durations = work.ends[chunk] - work.begins[chunk]
+        found += np.bincount(column.codes[chunk] + np.int32(1), durations, size)
+    return found[1:]
+
+
+def _events_of(column: TextColumn, code: int) -> _Chosen:
+    return _where(column.codes == code)
+
+
+def _where(chosen: NDArray[np.bool_]) -> _Chosen:
+    return slice(None) if chosen.all() else np.flatnonzero(chosen)
+
+
 def _by_key(
-    work: Work, mine: NDArray[np.int64], keys: NDArray[np.int64]
+    work: Work, mine: _Chosen, keys: NDArray[np.int64]
 ) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
     found, places = np.unique(keys, return_inverse=True)
     begins = np.full(len(found), np.iinfo(np.int64).max)
@@ -240,27 +263,35 @@ def _by_key(
     return begins[order], ends[order]
 
 
-def _by_repetition(
-    work: Work, mine: NDArray[np.int64]
-) -> tuple[NDArray[np.int64], NDArray[np.int64]] | None:
+def _by_repetition(work: Work, mine: _Chosen) -> tuple[NDArray[np.int64], NDArray[np.int64]] | None:
     """Executions by an operation that each has once: the rarest, which is not in a loop."""
-    operations = work.operations.codes[mine]
-    known = operations >= 0
-    if not known.any():
+    operations, begins, ends = work.operations.codes[mine], work.begins[mine], work.ends[mine]
+    counts = counts_by(operations, len(work.operations.words))
+    if not any(counts):
         return None
-    counts = np.bincount(operations[known], minlength=len(work.operations.words))
-    executions = int(counts[counts > 0].min())
-    once = np.flatnonzero(counts == executions)
-    order = mine[np.argsort(work.begins[mine], kind="stable")]
+    executions = min(filter(None, counts))
+    once = np.append(np.equal(counts, executions), False)  # the last is for events without a word
     # Of those the one that comes first marks the beginnings.
-    codes = work.operations.codes[order]
-    marker = int(codes[np.flatnonzero(np.isin(codes, once))[0]])
-    marks = np.flatnonzero(codes == marker)
-    starts = marks - marks[0]
-    begins = work.begins[order][starts]
-    limits = np.append(starts[1:], len(order))
-    reached = [int(work.ends[order[a:b]].max()) for a, b in zip(starts, limits, strict=True)]
-    return begins, np.asarray(reached, np.int64)
+    candidates = _where(once[operations])
+    marker = operations[candidates][np.argmin(begins[candidates])]
+    marks = np.sort(begins[operations == marker])
+    if begins.min() < marks[0]:
+        # What comes before it, in a loop, belongs to its execution.
+        every = np.sort(begins)
+        ranks = np.searchsorted(every, marks)
+        marks = every[ranks - ranks[0]]
+    return marks, _reached(marks, begins, ends)
+
+
+def _reached(
+    marks: NDArray[np.int64], begins: NDArray[np.int64], ends: NDArray[np.int64]
+) -> NDArray[np.int64]:
+    """The last end of what begins between each mark and the next one."""
+    reached = marks.copy()
+    for chunk in chunks(len(begins)):
+        places = np.searchsorted(marks, begins[chunk], "right") - 1
+        np.maximum.at(reached, places, ends[chunk])
+    return reached
 
 
 def _inferred(device: Device) -> Steps:
@@ -275,11 +306,8 @@ def _inferred(device: Device) -> Steps:
 def _program(device: Device) -> str:
     work = device.modules if len(device.modules) else device.work
     column = work.labels if len(device.modules) else work.modules
-    known = column.codes >= 0
-    if not known.any():
-        return ""
-    totals = np.bincount(column.codes[known], work.durations[known], len(column.words))
-    return column.words[int(np.argmax(totals))]
+    totals = _times_by(column, work)
+    return column.words[int(np.argmax(totals))] if totals.any() else ""
 
 
 def _rows(

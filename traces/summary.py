@@ -19,7 +19,7 @@ from hloscope.traces.kernel_names import Category
 from hloscope.traces.recording import Recording
 from hloscope.traces.self_time import self_times
 from hloscope.traces.steps import Steps, annotations_of, steps_of
-from hloscope.traces.tallies import BY, Tallied, Tally, clipped, tallies_of
+from hloscope.traces.tallies import BY, Tallied, Tally, tallies_of
 from hloscope.traces.timeline import Device, devices_of
 from hloscope.traces.timeline_bins import Bins, bins_of
 from hloscope.traces.windows import WindowChoice, Windows, windows_of
@@ -199,6 +199,4 @@ def _summary(
 
 
 def _joined(tallied: Tallied, categories: Categories, windows: Windows) -> int:
-    work = tallied.device.work
-    times = clipped(work.begins, work.ends, tallied.own, windows.chosen)
-    return int(np.sum(times[categories.joined]))
+    return int(np.sum(tallied.counted(windows.chosen).times, where=categories.joined))

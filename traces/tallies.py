@@ -3,21 +3,21 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 import numpy as np
 from numpy.typing import NDArray
 
 from hloscope.ir import Instruction
 from hloscope.traces.categories import Categories, Programs
-from hloscope.traces.codes import distinct
+from hloscope.traces.codes import counts_by, whole_sums
 from hloscope.traces.kernel_families import family_of
 from hloscope.traces.naming import line_of, scope_of
 from hloscope.traces.recording import NONE
 from hloscope.traces.timeline import Device
 from hloscope.traces.windows import Window
 
-__all__ = ["BY", "UNKNOWN", "Tallied", "Tally", "clipped", "exact_sums", "tallies_of"]
+__all__ = ["BY", "UNKNOWN", "Tallied", "Tally", "clipped", "tallies_of"]
 
 UNKNOWN = "unknown"
 """What has no word of the kind that is listed."""
@@ -55,6 +55,47 @@ class Tallied:
     categories: Categories
     programs: Programs
     own: NDArray[np.int64]
+    known: dict[Window, _Counted] = field(default_factory=dict, repr=False, compare=False)
+
+    def counted(self, window: Window) -> _Counted:
+        """What of each event counts in a window; found once for all lists."""
+        if window not in self.known:
+            self.known[window] = _counted(self, window)
+        return self.known[window]
+
+
+@dataclass(frozen=True)
+class _Counted:
+    """What counts in a window.
+
+    Attributes:
+        times: Time of each event in it.
+        inside: Which events begin in it; ``None`` where all do.
+        by_group: Times and numbers of the groups of ``Work.groups``.
+    """
+
+    times: NDArray[np.int64]
+    inside: NDArray[np.bool_] | None
+    by_group: tuple[list[int], list[int]]
+
+
+def _counted(work: Tallied, window: Window) -> _Counted:
+    begins, ends = work.device.work.begins, work.device.work.ends
+    times = clipped(begins, ends, work.own, window)
+    inside = (begins >= window.begin) & (begins < max(window.end, window.begin + 1))
+    chosen = None if inside.all() else inside
+    groups = work.device.work.groups
+    return _Counted(times, chosen, _added(groups.places, len(groups.rows), times, chosen))
+
+
+def _added(
+    places: NDArray[np.int32] | NDArray[np.int16],
+    size: int,
+    times: NDArray[np.int64],
+    inside: NDArray[np.bool_] | None,
+) -> tuple[list[int], list[int]]:
+    """Times and numbers of what has the same place."""
+    return whole_sums(places, times, size), counts_by(places, size, inside)
 
 
 def tallies_of(work: Tallied, by: str, window: Window) -> Mapping[str, Tally]:
@@ -65,16 +106,22 @@ def tallies_of(work: Tallied, by: str, window: Window) -> Mapping[str, Tally]:
         by: What to list it by.
         window: What of it counts.
     """
-    words, codes = _WORDS[by](work)
-    begins, ends = work.device.work.begins, work.device.work.ends
-    times = clipped(begins, ends, work.own, window)
-    inside = (begins >= window.begin) & (begins < max(window.end, window.begin + 1))
-    places = codes.astype(np.int64) + 1  # the first is for what has no word
-    sums = exact_sums(places, times, len(words) + 1)
-    counts = np.bincount(places[inside], minlength=len(words) + 1).tolist()
+    counted = work.counted(window)
+    if by == "category":
+        words: Sequence[str] = [str(kind) for kind in work.categories.kinds]
+        sums = _added(work.categories.codes, len(words), counted.times, counted.inside)
+        codes: Sequence[int] = range(len(words))
+    elif by == "stream":
+        words = work.device.lanes
+        sums = _added(work.device.work.lane, len(words), counted.times, counted.inside)
+        codes = range(len(words))
+    else:
+        sums = counted.by_group
+        words, codes = _WORDS[by](work)
     found: dict[str, Tally] = {}
-    for word, time, number in zip((UNKNOWN, *words), sums, counts, strict=True):
+    for code, time, number in zip(codes, *sums, strict=True):
         if number or time:
+            word = words[code] if code != NONE else UNKNOWN
             found[word] = found.get(word, Tally(0, 0)) + Tally(time, number)
     return found
 
@@ -83,78 +130,60 @@ def clipped(
     begins: NDArray[np.int64], ends: NDArray[np.int64], own: NDArray[np.int64], window: Window
 ) -> NDArray[np.int64]:
     """Time of each event by itself that lies in a window: of one across its edge its share."""
+    if not len(own) or (window.begin <= int(begins.min()) and int(ends.max()) <= window.end):
+        return own
     within = np.minimum(ends, window.end) - np.maximum(begins, window.begin)
     whole = ends - begins
-    if np.all(within >= whole):
-        return own
     return np.where(within >= whole, own, np.minimum(own, np.maximum(within, 0)))
 
 
-def exact_sums(places: NDArray[np.int64], times: NDArray[np.int64], size: int) -> list[int]:
-    """Whole sums of times by place: floating-point ones are exact only up to 2^53 ps."""
-    high = np.bincount(places, (times >> 32).astype(np.float64), size)
-    low = np.bincount(places, (times & 0xFFFFFFFF).astype(np.float64), size)
-    return [(int(a) << 32) + int(b) for a, b in zip(high, low, strict=True)]
-
-
-_Words = tuple[Sequence[str], NDArray[np.int32] | NDArray[np.int16]]
-
-
-def _by_category(work: Tallied) -> _Words:
-    return [str(kind) for kind in work.categories.kinds], work.categories.codes
+_Words = tuple[Sequence[str], Sequence[int]]
 
 
 def _by_kernel(work: Tallied) -> _Words:
-    labels = work.device.work.labels
-    return labels.words, labels.codes
+    found = work.device.work
+    return found.labels.words, [group.label for group in found.groups.rows]
 
 
 def _by_family(work: Tallied) -> _Words:
-    labels = work.device.work.labels
-    return [family_of(word) for word in labels.words], labels.codes
+    found = work.device.work
+    families = [family_of(word) for word in found.labels.words]
+    return families, [group.label for group in found.groups.rows]
 
 
 def _by_op(work: Tallied) -> _Words:
-    operations = work.device.work.operations
-    return operations.words, operations.codes
+    found = work.device.work
+    return found.operations.words, [group.operation for group in found.groups.rows]
 
 
 def _by_module(work: Tallied) -> _Words:
-    modules = work.device.work.modules
-    return modules.words, modules.codes
-
-
-def _by_stream(work: Tallied) -> _Words:
-    return work.device.lanes, work.device.work.lane
+    found = work.device.work
+    return found.modules.words, [group.module for group in found.groups.rows]
 
 
 def _by_instruction(said: Callable[[Instruction], str]) -> Callable[[Tallied], _Words]:
     def words(tallied: Tallied) -> _Words:
         work = tallied.device.work
-        places, found = distinct((work.programs, work.operations.codes))
         known: dict[str, int] = {}
-        codes = np.full(len(found), NONE, np.int32)
-        for place, (program, operation) in enumerate(found):
-            name = work.operations.words[operation] if operation != NONE else ""
-            instruction = tallied.programs.instruction(program, name) if name else None
+        codes = []
+        for group in work.groups.rows:
+            name = work.operations.words[group.operation] if group.operation != NONE else ""
+            instruction = tallied.programs.instruction(group.program, name) if name else None
             text = said(instruction) if instruction is not None else ""
-            if text:
-                codes[place] = known.setdefault(text, len(known))
-        return list(known), codes[places]
+            codes.append(known.setdefault(text, len(known)) if text else NONE)
+        return list(known), codes
 
     return words
 
 
 _WORDS: dict[str, Callable[[Tallied], _Words]] = {
-    "category": _by_category,
     "kernel": _by_kernel,
     "family": _by_family,
     "op": _by_op,
     "scope": _by_instruction(scope_of),
     "source": _by_instruction(line_of),
     "module": _by_module,
-    "stream": _by_stream,
 }
 
-BY = tuple(_WORDS)
+BY = ("category", "kernel", "family", "op", "scope", "source", "module", "stream")
 """What time can be listed by."""

@@ -6,16 +6,18 @@ import re
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
+from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
 from hloscope.chips import ChipKind
+from hloscope.traces.codes import distinct
 from hloscope.traces.intervals import Intervals, union
 from hloscope.traces.lanes import LaneKind, lane_kind
 from hloscope.traces.recording import NONE, Codes, Lane, Recording, Section, TextColumn
 
-__all__ = ["Device", "Work", "devices_of"]
+__all__ = ["Device", "Group", "Groups", "Work", "devices_of"]
 
 _DEVICE = re.compile(r"/device:(GPU|TPU):(\d+)")
 _NUMBERED = re.compile(r"\(-?\d+\)$")
@@ -33,6 +35,36 @@ _WANTED = (
     "cuda_graph_id",
     "cuda_graph_exec_id",
 )
+
+
+class Group(NamedTuple):
+    """What some events have in common: their program, and places of words in ``Work``.
+
+    Attributes:
+        program: The program's id.
+        operation: Place of the HLO instruction, or ``NONE``.
+        label: Place of the label.
+        hint: Place of the hint, or ``NONE``.
+        module: Place of the module, or ``NONE``.
+    """
+
+    program: int
+    operation: int
+    label: int
+    hint: int
+    module: int
+
+
+class Groups(NamedTuple):
+    """Events by what they have in common: thousands of groups, whatever the events are.
+
+    Attributes:
+        places: The group of each event.
+        rows: The groups.
+    """
+
+    places: Codes
+    rows: Sequence[Group]
 
 
 @dataclass(frozen=True)
@@ -73,15 +105,27 @@ class Work:
         """How long each took."""
         return self.ends - self.begins
 
+    @cached_property
+    def groups(self) -> Groups:
+        """Its events by program, operation, label, hint and module."""
+        places, rows = distinct(
+            (
+                self.programs,
+                self.operations.codes,
+                self.labels.codes,
+                self.hints.codes,
+                self.modules.codes,
+            )
+        )
+        return Groups(places, [Group(*row) for row in rows])
+
     def intervals(self, chosen: NDArray[np.bool_] | None = None) -> Intervals:
         """The time in which any of them ran.
 
         Args:
             chosen: Which of them; all where left out.
         """
-        if chosen is None:
-            return union(self.begins, self.ends)
-        return union(self.begins[chosen], self.ends[chosen])
+        return union(self.begins, self.ends, chosen)
 
 
 @dataclass(frozen=True)
@@ -161,8 +205,10 @@ def _cpus(host: str, section: Section) -> list[Device]:
     threads = [lane for lane in section.lanes if lane_kind(section.name, lane) is LaneKind.THREAD]
     if not threads:
         return []
-    every = _work(threads)
+    for lane in threads:
+        lane.stats.fetch(_WANTED)
     ordinals = np.concatenate([lane.stats.numbers("device_ordinal")[0] for lane in threads])
+    every = _work(threads)
     real = (every.operations.codes != NONE) & ~_marked(every.labels)
     devices = []
     for number in np.unique(ordinals[real]).tolist():
@@ -199,39 +245,118 @@ def _only(work: Work, chosen: NDArray[np.bool_]) -> Work:
 
 
 def _work(lanes: Sequence[Lane]) -> Work:
-    for lane in lanes:
+    size = sum(map(len, lanes))
+    lane_of = np.empty(size, np.int16)
+    labels, operations, modules, hints = (_Texts(size) for _ in range(4))
+    programs, correlations, runs, graphs = (_Numbers(size) for _ in range(4))
+    behind = 0
+    for number, lane in enumerate(lanes):
+        here = slice(behind, behind + len(lane))
+        behind = here.stop
+        lane_of[here] = number
+        labels.put(here, lane.labels)
         lane.stats.fetch(_WANTED)
-
-    def numbers(*names: str) -> NDArray[np.int64]:
-        parts = []
-        for lane in lanes:
-            values = np.zeros(len(lane), np.int64)
-            for name in names:
-                found, known = lane.stats.numbers(name)
-                values = np.where((values == 0) & known, found, values)
-            parts.append(values)
-        return np.concatenate(parts) if parts else np.empty(0, np.int64)
-
-    def times(edges: Sequence[NDArray[np.int64]]) -> NDArray[np.int64]:
-        return np.concatenate(edges) if edges else np.empty(0, np.int64)
-
-    sizes = [len(lane) for lane in lanes]
-    operations = _joined([_operations(lane) for lane in lanes])
-    modules = _joined([lane.stats.texts("hlo_module") for lane in lanes])
-    plain = [_NUMBERED.sub("", word) for word in modules.words]
+        operations.put(here, _operations(lane))
+        said = lane.stats.texts("hlo_module")
+        plain = [_NUMBERED.sub("", word) for word in said.words]
+        modules.put(here, TextColumn(said.codes, plain))
+        hints.put(here, _hints(lane))
+        for column, names in (
+            (programs, ("program_id",)),
+            (correlations, ("correlation_id",)),
+            (runs, ("run_id",)),
+            (graphs, ("cuda_graph_exec_id", "cuda_graph_id")),
+        ):
+            column.put(here, _numbers(lane, names))
+        # What the columns hold now need not be kept in the lanes as well.
+        lane.stats.release()
     return Work(
-        begins=times([lane.begins for lane in lanes]),
-        ends=times([lane.ends for lane in lanes]),
-        lane=np.repeat(np.arange(len(lanes), dtype=np.int16), sizes),
-        labels=_joined([lane.labels for lane in lanes]),
-        operations=operations,
-        modules=_merged(TextColumn(modules.codes, plain)),
-        programs=numbers("program_id"),
-        correlations=numbers("correlation_id"),
-        runs=numbers("run_id"),
-        graphs=numbers("cuda_graph_exec_id", "cuda_graph_id"),
-        hints=_joined([_hints(lane) for lane in lanes]),
+        begins=_side_by_side([lane.begins for lane in lanes]),
+        ends=_side_by_side([lane.ends for lane in lanes]),
+        lane=lane_of,
+        labels=labels.column(),
+        operations=operations.column(),
+        modules=modules.column(),
+        programs=programs.values,
+        correlations=correlations.values,
+        runs=runs.values,
+        graphs=graphs.values,
+        hints=hints.column(),
     )
+
+
+def _side_by_side(parts: Sequence[NDArray[np.int64]]) -> NDArray[np.int64]:
+    """Arrays one behind the other; without a copy where they lie so in one array already."""
+    if not parts:
+        return np.empty(0, np.int64)
+    whole = parts[0].base
+    if isinstance(whole, np.ndarray) and whole.ndim == 1 and whole.dtype == np.int64:
+        first = (_address(parts[0]) - _address(whole)) // whole.itemsize
+        found = whole[first : first + sum(map(len, parts))]
+        places = np.cumsum([_address(found), *(part.nbytes for part in parts)])
+        if len(found) and all(
+            part.base is whole and part.flags.contiguous and _address(part) == place
+            for part, place in zip(parts, places.tolist(), strict=False)
+        ):
+            return found
+    return np.concatenate(parts)
+
+
+def _address(array: NDArray[np.int64]) -> int:
+    return int(array.__array_interface__["data"][0])
+
+
+def _numbers(lane: Lane, names: Sequence[str]) -> NDArray[np.int64] | None:
+    """The first of some stats that is said of each event and is not 0; ``None`` of none."""
+    values: NDArray[np.int64] | None = None
+    for name in names:
+        if name not in lane.stats.names():
+            continue
+        found, known = lane.stats.numbers(name)
+        if not known.all():
+            if not known.any():
+                continue
+            found = np.where(known, found, 0)
+        values = found if values is None else np.where(values == 0, found, values)
+    return values
+
+
+class _Numbers:
+    """A column of numbers that is put together lane by lane; untouched memory takes no room."""
+
+    def __init__(self, size: int) -> None:
+        self.values = np.zeros(size, np.int64)
+
+    def put(self, here: slice, values: NDArray[np.int64] | None) -> None:
+        if values is not None:
+            self.values[here] = values
+
+
+class _Texts:
+    """A column of words that is put together lane by lane, each word kept once."""
+
+    def __init__(self, size: int) -> None:
+        self._size = size
+        self._codes: Codes | None = None
+        self._places: dict[str, int] = {}
+
+    def put(self, here: slice, column: TextColumn) -> None:
+        if not column.words:
+            return
+        if self._codes is None:
+            self._codes = np.full(self._size, NONE, np.int32)
+        places = self._places
+        mapped = [places.setdefault(word, len(places)) for word in column.words]
+        if mapped == list(range(len(mapped))):
+            self._codes[here] = column.codes
+        else:
+            # The last entry is what NONE, which is -1, points to.
+            self._codes[here] = np.asarray([*mapped, NONE], np.int32)[column.codes]
+
+    def column(self) -> TextColumn:
+        if self._codes is None:  # one number for all: it takes no room
+            return TextColumn(np.broadcast_to(np.int32(NONE), self._size), [])
+        return TextColumn(self._codes, list(self._places))
 
 
 def _operations(lane: Lane) -> TextColumn:
@@ -267,18 +392,10 @@ def _instruction(text: str) -> str:
     return text.split(" = ", 1)[0].strip().lstrip("%")
 
 
-def _joined(columns: Sequence[TextColumn]) -> TextColumn:
-    """Columns one after another, each word kept once."""
-    places: dict[str, int] = {}
-    parts: list[Codes] = []
-    for column in columns:
-        mapped = [places.setdefault(word, len(places)) for word in column.words]
-        # The last entry is what NONE, which is -1, points to.
-        parts.append(np.asarray([*mapped, NONE], np.int32)[column.codes])
-    codes = np.concatenate(parts) if parts else np.empty(0, np.int32)
-    return TextColumn(codes, list(places))
-
-
 def _merged(column: TextColumn) -> TextColumn:
     """The same with each word kept once."""
-    return _joined([column])
+    if len(set(column.words)) == len(column.words):
+        return column
+    texts = _Texts(len(column.codes))
+    texts.put(slice(None), column)
+    return texts.column()

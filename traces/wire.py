@@ -27,6 +27,7 @@ __all__ = [
     "WireError",
     "Words",
     "fields",
+    "packed_groups",
     "read_varint",
     "split_repeated",
     "varints_at",
@@ -155,23 +156,47 @@ def varints_at(
     # The bytes up to the first stop; of all eight where there is none.
     word &= (lowest << _U(1)) - _U(1)
     length = np.bitwise_count((lowest - _U(1)) & _HIGH_BITS).astype(np.int64) + 1
-    word &= ~_HIGH_BITS
-    # Seven bits of each byte, side by side: pairs, then fours, then eights.
-    for mask, shift in (
-        (0x7F00_7F00_7F00_7F00, 1),
-        (0x3FFF_0000_3FFF_0000, 2),
-        (0x0FFF_FFFF_0000_0000, 4),
-    ):
-        upper = word & _U(mask)
-        word ^= upper
-        word |= upper >> _U(shift)
+    word = packed_groups(word, 8)
     long = np.flatnonzero(stops == 0)
-    for index in long.tolist():
-        at = int(positions[index])
-        value, end = read_varint(buffer, at, len(buffer))
-        word[index] = value
-        length[index] = end - at
+    if len(long):
+        word[long], length[long] = _long_varints(words[positions[long]], positions[long], buffer)
     return word, positions + length
+
+
+def packed_groups(word: NDArray[np.uint64], width: int) -> NDArray[np.uint64]:
+    """The low seven bits of some bytes, side by side.
+
+    Args:
+        word: The bytes, the first one lowest.
+        width: How many of them count, from one to eight.
+    """
+    word = word & _U(0x7F7F_7F7F_7F7F_7F7F >> 8 * (8 - width))
+    # Pairs, then fours, then eights.
+    for mask, shift, widest in (
+        (0x7F00_7F00_7F00_7F00, 1, 1),
+        (0x3FFF_0000_3FFF_0000, 2, 2),
+        (0x0FFF_FFFF_0000_0000, 4, 4),
+    ):
+        if width > widest:
+            upper = word & _U(mask)
+            word ^= upper
+            word |= upper >> _U(shift)
+    return word
+
+
+def _long_varints(
+    word: Words, positions: Positions, buffer: Bytes
+) -> tuple[NDArray[np.uint64], Positions]:
+    """Varints of nine or ten bytes, as negative numbers and hashes are: values and lengths."""
+    last = len(buffer) - 1
+    ninth, tenth = (buffer[np.minimum(positions + n, last)].astype(np.uint64) for n in (8, 9))
+    more = ninth >= _U(0x80)
+    wrong = (positions + 8 + more > last) | (more & (tenth >= _U(0x80)))
+    if wrong.any():
+        raise WireError("a number without an end", int(positions[wrong][0]))
+    value = packed_groups(word, 8) | (ninth & _U(0x7F)) << _U(56)
+    value |= np.where(more, tenth << _U(63), _U(0))
+    return value, more.astype(np.int64) + 9
 
 
 def split_repeated(
@@ -195,9 +220,9 @@ def split_repeated(
     tag = number << 3 | LENGTH
     small = end - start <= _SPARSE
     pieces, stop = (_follow if small else _follow_lanes)(buffer, start, end, tag)
-    starts = np.concatenate(pieces) if pieces else np.empty(0, np.int64)
-    ends = np.append(starts[1:], stop) if len(starts) else starts
-    return _behind_lengths(buffer, starts), ends, stop
+    # Each message ends where the next one's tag stands.
+    edges = np.concatenate([*pieces, np.asarray([stop])])
+    return _behind_lengths(buffer, edges[:-1]), edges[1:], stop
 
 
 def _follow(buffer: Bytes, start: int, end: int, tag: int) -> tuple[list[Positions], int]:
@@ -240,6 +265,10 @@ def _follow_lanes(buffer: Bytes, start: int, end: int, tag: int) -> tuple[list[P
 def _lengths(words: Words, at: Positions, tag: int) -> tuple[NDArray[np.bool_], Positions]:
     """Whether a tag stands at each position, and where the message behind it would end."""
     word = words[at]
+    # The usual message: its length has one byte.
+    usual = (word & _U(0x80FF)) == _U(tag)
+    if usual.all():
+        return usual, at + (((word >> _U(8)) & _U(0x7F)).view(np.int64) + 2)
     right = (word & _U(0xFF)) == _U(tag)
     first, second, third = ((word >> _U(shift)) & _U(0xFF) for shift in (8, 16, 24))
     short, middle = first < _U(0x80), second < _U(0x80)

@@ -6,7 +6,6 @@ a line, the names of events and their stats are decoded when they are asked for.
 
 from __future__ import annotations
 
-import functools
 import gzip
 import struct
 import zlib
@@ -15,6 +14,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 import numpy as np
+from numpy.typing import NDArray
 
 from hloscope.errors import InputError
 from hloscope.traces.events import Events, decode_events
@@ -35,7 +35,7 @@ __all__ = ["Line", "Metadata", "Plane", "StatValue", "XSpace", "read_xspace"]
 StatValue = int | float | str | bytes
 """A stat's value; what refers to a name is that name."""
 
-_PAD = 16  # bytes behind the file, so that eight can be read at its last offset
+_PAD = 64  # bytes behind the file, so that several can be read at its last offset
 _MAP_KEY, _MAP_VALUE = 1, 2
 
 
@@ -86,14 +86,22 @@ class Line:
     def __len__(self) -> int:
         return len(self._begins)
 
-    @functools.cached_property
+    @property
     def events(self) -> Events:
-        """Its events.
+        """Its events, decoded anew: whoever asks for them keeps what is needed of them.
 
         Raises:
             WireError: One of them is broken.
         """
-        return decode_events(self._buffer, self._begins, self._ends)
+        return self.decode()
+
+    def decode(self, into: tuple[NDArray[np.int64], NDArray[np.int64]] | None = None) -> Events:
+        """The same, with the offsets and the durations written to given arrays.
+
+        Raises:
+            WireError: One of them is broken.
+        """
+        return decode_events(self._buffer, self._begins, self._ends, into)
 
 
 class Plane:
@@ -283,15 +291,19 @@ def _line(buffer: Bytes, start: int, end: int) -> Line:
             timestamp = _signed(each.value)
         elif each.number in names and each.wire == LENGTH:
             names[each.number] = _text(view, each)
-    none = np.empty(0, np.int64)
-    events = tuple(np.concatenate(part) if part else none for part in (begins, ends))
     return Line(
         buffer,
-        (events[0], events[1]),
+        (_in_one(begins), _in_one(ends)),
         number=number,
         name=names[2] or names[11],
         timestamp_ns=timestamp,
     )
+
+
+def _in_one(parts: list[Positions]) -> Positions:
+    if len(parts) == 1:
+        return parts[0]
+    return np.concatenate(parts) if parts else np.empty(0, np.int64)
 
 
 def _entry(view: memoryview, each: Field) -> tuple[int, tuple[int, int]]:

@@ -4,16 +4,17 @@ from __future__ import annotations
 
 import re
 from collections import defaultdict
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 
 import numpy as np
 from numpy.typing import NDArray
 
 from hloscope.errors import InputError
 from hloscope.traces.codes import places_of
-from hloscope.traces.events import Events, StatColumn, StatKind
+from hloscope.traces.events import Events, EventStats, StatColumn, StatKind
 from hloscope.traces.recording import NONE, Lane, Recording, Section, TextColumn
-from hloscope.traces.wire import WireError, read_varint
+from hloscope.traces.wire import WireError
+from hloscope.traces.written_texts import codes_of_texts
 from hloscope.traces.xspace import Line, Metadata, Plane, XSpace
 
 __all__ = ["recording_of"]
@@ -25,6 +26,8 @@ _NUMBERED = re.compile(r"\((-?\d+)\)$")
 
 # Half of what 64 bits hold, in picoseconds: 53 days between two events of one recording.
 _FARTHEST_PS = 1 << 62
+
+_SAMPLE = 4_096  # events that tell what a lane's events are
 
 
 def recording_of(space: XSpace) -> Recording:
@@ -84,39 +87,67 @@ class _Reader:
         )
 
     def section(self, name: str, planes: Sequence[Plane], origin: int) -> Section:
-        lanes = []
-        for plane in planes:
-            # Of one line that was cut into several, each is a lane; nothing adds them up
-            # but a union, to which that is the same.
-            lanes += [self.lane(plane, line, origin) for line in plane.lines if len(line)]
+        # Of one line that was cut into several, each is a lane; nothing adds them up
+        # but a union, to which that is the same.
+        lines = [(plane, line) for plane in planes for line in plane.lines if len(line)]
+        # Times of all lanes lie one behind the other, as whoever joins them wants them.
+        size = sum(len(line) for _, line in lines)
+        begins, ends = np.empty(size, np.int64), np.empty(size, np.int64)
+        lanes, behind = [], 0
+        for plane, line in lines:
+            here = slice(behind, behind + len(line))
+            behind = here.stop
+            lanes.append(self.lane(plane, line, origin, (begins[here], ends[here])))
         stats = {key: value for plane in planes for key, value in plane.stats.items()}
         return Section(name, tuple(lane for lane in lanes if len(lane)), stats)
 
-    def lane(self, plane: Plane, line: Line, origin: int) -> Lane:
-        events = line.events
+    def lane(
+        self,
+        plane: Plane,
+        line: Line,
+        origin: int,
+        times: tuple[NDArray[np.int64], NDArray[np.int64]],
+    ) -> Lane:
+        events = line.decode(times)
         self.aggregated += events.aggregated
         shift = (line.timestamp_ns - origin) * 1000
-        near = (np.abs(events.offset_ps) < _FARTHEST_PS) & (events.duration_ps < _FARTHEST_PS)
         if abs(shift) >= _FARTHEST_PS:
-            near[:] = False
+            self.far += len(events)
+            events = events.only(np.empty(0, np.int64))
             shift = 0
-        forwards = events.duration_ps >= 0
-        self.far += int(np.count_nonzero(~near))
-        self.backwards += int(np.count_nonzero(near & ~forwards))
-        kept = near & forwards
-        if not kept.all():
+        elif not _all_usual(events):
+            near = (np.abs(events.offset_ps) < _FARTHEST_PS) & (events.duration_ps < _FARTHEST_PS)
+            kept = near & (events.duration_ps >= 0)
+            self.far += int(np.count_nonzero(~near))
+            self.backwards += int(np.count_nonzero(near & ~kept))
             events = events.only(np.flatnonzero(kept))
-        begins = events.offset_ps + shift
         labels, metadata = _labels(plane, events.metadata)
+        # Nobody else holds the events: their columns become the lane's.
+        begins, ends = events.offset_ps, events.duration_ps
+        begins += shift
+        ends += begins
         return Lane(
             name=line.name,
             id=line.id,
             begins=begins,
-            ends=begins + events.duration_ps,
+            ends=ends,
             labels=labels,
             about=lambda code: metadata[code].stats,
-            stats=_Stats(plane, events),
+            stats=_Stats(plane.stat_names, events.places),
         )
+
+
+def _all_usual(events: Events) -> bool:
+    """Whether no event is far from the others or ends before it begins."""
+    if not len(events):
+        return True
+    offset, duration = events.offset_ps, events.duration_ps
+    return (
+        int(offset.min()) > -_FARTHEST_PS
+        and int(offset.max()) < _FARTHEST_PS
+        and int(duration.min()) >= 0
+        and int(duration.max()) < _FARTHEST_PS
+    )
 
 
 def _origin(timestamps: Sequence[int]) -> int:
@@ -136,10 +167,10 @@ def _labels(plane: Plane, ids: NDArray[np.int64]) -> tuple[TextColumn, list[Meta
 class _Stats:
     """See ``hloscope.traces.recording.Stats``."""
 
-    def __init__(self, plane: Plane, events: Events) -> None:
-        self._plane = plane
+    def __init__(self, names: Mapping[int, str], events: EventStats) -> None:
+        self._names = names
         self._events = events
-        self._ids = {name: number for number, name in plane.stat_names.items()}
+        self._ids = {name: number for number, name in names.items()}
         self._columns: dict[str, StatColumn] = {}
 
     def names(self) -> frozenset[str]:
@@ -150,6 +181,20 @@ class _Stats:
         found = self._events.stats(self._ids[name] for name in missing)
         self._columns.update({name: found[self._ids[name]] for name in missing})
 
+    def release(self) -> None:
+        self._columns.clear()
+
+    def share(self, names: Sequence[str]) -> float:
+        size = len(self._events)
+        known = [self._ids[name] for name in names if name in self._ids]
+        if not size or not known:
+            return 0.0
+        # Evenly from all of them: a lane may begin with something else.
+        sample = np.unique(np.linspace(0, size - 1, min(size, _SAMPLE)).astype(np.int64))
+        found = self._events.only(sample).stats(known).values()
+        having = np.logical_or.reduce([column.present for column in found])
+        return float(np.mean(having))
+
     def present(self, name: str) -> NDArray[np.bool_]:
         column = self._column(name)
         return np.zeros(len(self._events), np.bool_) if column is None else column.present
@@ -158,33 +203,32 @@ class _Stats:
         column = self._column(name)
         if column is None:
             return np.zeros(len(self._events), np.int64), np.zeros(len(self._events), np.bool_)
-        whole = (column.kinds == StatKind.INT) | (column.kinds == StatKind.UINT)
-        return column.numbers(), whole
+        return column.numbers()
 
     def texts(self, name: str) -> TextColumn:
         column = self._column(name)
-        codes = np.full(len(self._events), NONE, np.int32)
         words: list[str] = []
         if column is None:
-            return TextColumn(codes, words)
+            return TextColumn(np.full(len(self._events), NONE, np.int32), words)
         referring = column.kinds == StatKind.REFERENCE
+        if len(referring) and referring.all():
+            codes, known = places_of(column.values.view(np.int64))
+            return TextColumn(codes, self._referred(known))
+        codes = np.full(len(self._events), NONE, np.int32)
         if referring.any():
             codes[referring], known = places_of(column.values[referring].view(np.int64))
-            words += [self._plane.stat_names.get(number, "") for number in known.tolist()]
+            words += self._referred(known)
         written = np.flatnonzero(column.kinds == StatKind.STRING)
         if len(written):
             places = {word: place for place, word in enumerate(words)}
-            for event, word in zip(written.tolist(), self._written(column, written), strict=True):
-                codes[event] = places.setdefault(word, len(places))
+            ends = self._events.ends[written]
+            at = column.values[written].view(np.int64)
+            codes[written] = codes_of_texts(self._events.buffer, at, ends, places)
             words = list(places)
         return TextColumn(codes, words)
 
-    def _written(self, column: StatColumn, events: NDArray[np.int64]) -> Iterator[str]:
-        buffer = self._events.buffer
-        view = buffer.data
-        for at in column.values[events].tolist():
-            length, begin = read_varint(buffer, at, len(buffer))
-            yield bytes(view[begin : begin + length]).decode("utf-8", "replace")
+    def _referred(self, ids: NDArray[np.int64]) -> list[str]:
+        return [self._names.get(number, "") for number in ids.tolist()]
 
     def _column(self, name: str) -> StatColumn | None:
         self.fetch([name])

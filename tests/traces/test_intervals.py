@@ -1,9 +1,11 @@
 """Interval arithmetic against sets of moments: every picosecond is in what it should be in."""
 
 import numpy as np
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from hloscope.traces import intervals
 from hloscope.traces.intervals import EMPTY, union, union_of
 
 PAIRS = st.lists(st.tuples(st.integers(-20, 60), st.integers(-5, 30)), max_size=12)
@@ -32,6 +34,19 @@ def _of(intervals):
 def test_a_union_holds_every_moment_once(pairs):
     assert _of(_intervals(pairs)) == _moments(pairs)
     assert _intervals(pairs).total == len(_moments(pairs))
+
+
+@given(st.lists(PAIRS, min_size=1, max_size=4), st.randoms())
+def test_lanes_that_are_each_in_order_are_merged_span_by_span(lanes, random):
+    pairs = [pair for lane in lanes for pair in sorted(lane)]
+    begins = np.asarray([begin for begin, _ in pairs], np.int64)
+    ends = begins + np.asarray([length for _, length in pairs], np.int64)
+    chosen = np.asarray([random.random() < 0.7 for _ in pairs], np.bool_)
+    with pytest.MonkeyPatch.context() as patched:
+        patched.setattr(intervals, "_CHUNK", 2)  # as if they were many
+        merged, some = union(begins, ends), union(begins, ends, chosen)
+    assert _of(merged) == _moments(pairs)
+    assert _of(some) == _moments([pair for pair, kept in zip(pairs, chosen, strict=True) if kept])
 
 
 @given(PAIRS, PAIRS)

@@ -4,7 +4,6 @@ import numpy as np
 from hypothesis import given
 from hypothesis import strategies as st
 
-from hloscope.traces.intervals import union
 from hloscope.traces.self_time import self_times
 
 
@@ -39,32 +38,32 @@ def test_of_nothing_there_is_nothing():
     assert len(self_times(none, none, none.astype(np.int16))) == 0
 
 
-@st.composite
-def nests(draw):
-    """Properly nested events on one lane."""
-    events = []
-
-    def fill(begin, end, depth):
-        at = begin
-        while at < end and len(events) < 30:
-            at += draw(st.integers(0, 3))
-            stop = min(at + draw(st.integers(1, 12)), end)
-            if at >= stop:
-                break
-            events.append((at, stop, 0))
-            if depth < 3 and draw(st.booleans()):
-                fill(at, stop, depth + 1)
-            at = stop
-
-    fill(0, 60, 0)
-    return draw(st.permutations(events))
+# Events of a lane as a tree: how long each waits, how long it runs by itself, its children.
+TREES = st.recursive(
+    st.tuples(st.integers(0, 3), st.integers(1, 4), st.just([])),
+    lambda inner: st.tuples(st.integers(0, 3), st.integers(1, 4), st.lists(inner, max_size=3)),
+    max_leaves=6,
+)
 
 
-@given(nests())
-def test_own_times_add_up_to_the_time_in_which_anything_ran(events):
-    if not events:
-        return
-    begins, ends = (np.asarray([event[n] for event in events], np.int64) for n in (0, 1))
-    own = self_times(begins, ends, np.zeros(len(events), np.int16))
-    assert own.min() >= 0
-    assert own.sum() == union(begins, ends).total
+def _placed(trees, at=0):
+    """When each event begins and ends, and its own time; and where the last one ends."""
+    rows = []
+    for before, own, children in trees:
+        begin = at + before
+        inside, end = _placed(children, begin + own)
+        covered = sum(last - first for first, last, depth, _ in inside if depth == 0)
+        rows.append((begin, end, 0, end - begin - covered))
+        rows += [(first, last, depth + 1, mine) for first, last, depth, mine in inside]
+        at = end
+    return rows, at
+
+
+@given(st.lists(st.lists(TREES, max_size=4), min_size=1, max_size=3), st.randoms())
+def test_children_are_subtracted_from_their_parents_on_every_lane(lanes, random):
+    rows = [(lane, *row) for lane, trees in enumerate(lanes) for row in _placed(trees)[0]]
+    for _ in range(2):
+        columns = np.asarray(rows, np.int64).reshape(-1, 5).T
+        lane, begins, ends, _, own = columns
+        assert self_times(begins, ends, lane.astype(np.int16)).tolist() == own.tolist()
+        random.shuffle(rows)

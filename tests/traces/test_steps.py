@@ -117,3 +117,8 @@ def test_a_tpus_own_steps_are_taken(tmp_path):
     steps = _steps(recorded(tmp_path, plane))
     assert steps.source is StepSource.DEVICE
     assert [(row.number, row.busy) for row in steps.rows] == [(3, ONE_MS // 2), (4, ONE_MS // 2)]
+
+
+def test_a_copy_that_names_no_run_is_no_step_of_its_own(tmp_path):
+    steps = _steps(recorded(tmp_path, gpu([*KERNELS, ("copy", 4.0, 0.5, -1)])))
+    assert len(steps.rows) == 2
