@@ -6,10 +6,8 @@ XSpace is the better source wherever it is at hand.
 
 from __future__ import annotations
 
-import gzip
 import json
-import math
-import zlib
+import re
 from collections import defaultdict
 from collections.abc import Mapping, Sequence
 from pathlib import Path
@@ -19,13 +17,16 @@ import numpy as np
 from numpy.typing import NDArray
 
 from hloscope.errors import InputError
+from hloscope.traces.files import content_of
 from hloscope.traces.recording import NONE, Lane, Recording, Section, TextColumn
 
 __all__ = ["read_chrome_trace"]
 
 _CAP = 1_000_000  # events from which on JAX leaves some out
 _US = 1_000_000  # picoseconds of a microsecond
-_LARGEST = 1 << 62
+_LARGEST = 1 << 61
+_BETWEEN = re.compile(r"[\s,]*")
+_WHOLE = re.compile(r"-?[0-9]{1,19}")
 
 
 def read_chrome_trace(path: Path) -> Recording:
@@ -34,11 +35,14 @@ def read_chrome_trace(path: Path) -> Recording:
     Raises:
         InputError: It cannot be read, or is no Chrome trace.
     """
-    document = _document(path)
+    document, cut = _document(path)
     events = document.get("traceEvents") if isinstance(document, dict) else document
     if not isinstance(events, list):
         raise InputError(
-            "this JSON has no list traceEvents", place=str(path), hint="Give a Chrome trace."
+            "this JSON has no list traceEvents",
+            place=str(path),
+            hint="Give a .trace.json.gz that jax.profiler.trace wrote, or better the .xplane.pb "
+            "beside it.",
         )
     processes: dict[object, str] = {}
     threads: dict[tuple[object, object], str] = {}
@@ -49,7 +53,9 @@ def read_chrome_trace(path: Path) -> Recording:
             dropped += 1
             continue
         place = event.get("pid"), event.get("tid")
-        if event.get("ph") == "M":
+        if not all(isinstance(each, int | str | None) for each in place):
+            dropped += 1
+        elif event.get("ph") == "M":
             name = str(_args(event).get("name", ""))
             if event.get("name") == "process_name":
                 processes[place[0]] = name
@@ -57,7 +63,7 @@ def read_chrome_trace(path: Path) -> Recording:
                 threads[place] = name
         elif event.get("ph") == "X":
             times = _times(event)
-            if times is None or not all(isinstance(each, int | str) for each in place):
+            if times is None or None in place:
                 dropped += 1
             else:
                 found[place].append((*times, str(event.get("name", "")), _args(event)))
@@ -78,26 +84,54 @@ def read_chrome_trace(path: Path) -> Recording:
         place=str(path),
         sections=tuple(Section(name, tuple(lanes), {}) for name, lanes in sections.items()),
         notes=tuple(notes),
+        cut=cut,
     )
 
 
 _Event = tuple[int, int, str, Mapping[str, Any]]
 
 
-def _document(path: Path) -> Any:
-    try:
-        content = path.read_bytes()
-        if content[:2] == b"\x1f\x8b":
-            content = gzip.decompress(content)
-        return json.loads(content)
-    except (OSError, EOFError, zlib.error) as error:
-        raise InputError(f"cannot be read: {error}", place=str(path)) from error
-    except (ValueError, RecursionError) as error:
+def _document(path: Path) -> tuple[Any, str]:
+    """The JSON of a file; of a broken one its events up to there, and a sentence that says so."""
+    content, cut = content_of(path)
+    if not len(content):
         raise InputError(
-            f"this is no JSON: {error}",
+            "the gzip file is cut off before its contents" if cut else "the file is empty",
+            place=str(path),
+            hint="Wait until the profiler has stopped and written it, or profile again.",
+        )
+    packed = content.tobytes()
+    try:
+        return json.loads(packed), "the gzip file is cut off behind its JSON" if cut else ""
+    except (ValueError, RecursionError) as error:
+        events, end = _events_before(packed.decode("utf-8", "replace"))
+        if events:
+            return events, (
+                f"the JSON is cut off or broken behind character {end:,}: "
+                f"{len(events):,} entries before that are read, what follows is missing"
+            )
+        reason = "it is nested too deeply" if isinstance(error, RecursionError) else error
+        raise InputError(
+            f"this is no JSON: {reason}",
             place=str(path),
             hint="Take the file again: it is cut off, or was still being written.",
         ) from error
+
+
+def _events_before(text: str) -> tuple[list[Any], int]:
+    """The events before the place where JSON is broken, and that place."""
+    start = text.find('"traceEvents"')
+    at = text.find("[", max(start, 0)) + 1
+    decoder, events = json.JSONDecoder(), list[Any]()
+    if start < 0 and text.lstrip()[:1] != "[":
+        return events, 0
+    while between := _BETWEEN.match(text, at):
+        try:
+            event, at = decoder.raw_decode(text, between.end())
+        except (ValueError, RecursionError):
+            break
+        events.append(event)
+    return events, at
 
 
 def _args(event: Mapping[str, Any]) -> Mapping[str, Any]:
@@ -112,7 +146,8 @@ def _times(event: Mapping[str, Any]) -> tuple[int, int] | None:
         return None
     if isinstance(length, bool) or not isinstance(length, int | float):
         return None
-    if not (math.isfinite(begin) and math.isfinite(length)) or length < 0:
+    # The comparison comes first: a whole number may be too large for a floating-point one.
+    if not (abs(begin) < _LARGEST and 0 <= length < _LARGEST):
         return None
     start, duration = round(begin * _US), round(length * _US)
     return (start, start + duration) if abs(start) + duration < _LARGEST else None
@@ -141,9 +176,10 @@ class _Stats:
 
     def __init__(self, args: Sequence[Mapping[str, Any]]) -> None:
         self._args = args
+        self._names = frozenset(name for each in args for name in each)
 
     def names(self) -> frozenset[str]:
-        return frozenset(name for args in self._args for name in args)
+        return self._names
 
     def fetch(self, names: Sequence[str]) -> None:
         """Everything is decoded already."""
@@ -169,7 +205,7 @@ class _Stats:
 
 
 def _whole(value: object) -> int | None:
-    if isinstance(value, str) and value.lstrip("-").isdecimal() and len(value) < 20:
+    if isinstance(value, str) and _WHOLE.fullmatch(value):
         value = int(value)
     if isinstance(value, int) and not isinstance(value, bool) and abs(value) < 1 << 63:
         return value

@@ -110,7 +110,7 @@ _PATTERNS = tuple(
             Category.CONVOLUTION,
             r"implicit_(convolve|gemm)|xmma_(fprop|dgrad|wgrad)|(fprop|dgrad|wgrad)|cudnn::cnn"
             r"|winograd|conv2d|conv3d|miopen\w*conv|igemm_|convolutionforward|conv_depthwise"
-            r"|cudnn[-_$]conv|^conv(olution)?[-_.\d]",
+            r"|cudnn[-_$]conv|^conv(olution)?[-_.\d]|cutlass::conv::|implicitgemm",
         ),
         (Category.LAYOUT, r"nchwto|nhwcto|foldednhwc|converttensor_kernel|batched_transpose"),
         (
@@ -139,6 +139,8 @@ _PATTERNS = tuple(
     )
 )
 _TEMPLATES = re.compile(r"<[^<>]*>")
+# Entries that say nothing themselves: what they run stands in their template.
+_ENTRY = re.compile(r"cutlass\w*::(device_)?kernel\d*\(|cutlass\w*::(device_)?kernel\d*$")
 _SUFFIX = re.compile(r"(\.kd)$")
 
 
@@ -150,7 +152,8 @@ def category_of_name(name: str) -> Category:
     """
     plain = name.removeprefix("void ")
     # What stands in templates says more of types than of work, but names some kernels.
-    for text in (_bare(plain), plain.lower()):
+    bare = _bare(plain)
+    for text in (plain.lower(),) if _ENTRY.match(bare) else (bare, plain.lower()):
         for category, pattern in _PATTERNS:
             if pattern.search(text):
                 return category

@@ -15,7 +15,10 @@ from enum import Enum
 
 from hloscope.traces.recording import Lane
 
-__all__ = ["LaneKind", "lane_kind"]
+__all__ = ["STEP_NUMBER", "LaneKind", "lane_kind"]
+
+STEP_NUMBER = re.compile(r"[0-9]{1,18}")
+"""What a TPU's steps are called."""
 
 
 class LaneKind(Enum):
@@ -92,7 +95,7 @@ def _of_tpu(lane: Lane) -> LaneKind:
     words = lane.labels.words[:_LOOKED_AT]
     if _most(_PROGRAM.fullmatch(word) for word in words):
         return LaneKind.MODULES
-    if _most(word.isdigit() for word in words):
+    if _most(STEP_NUMBER.fullmatch(word) for word in words):
         return LaneKind.STEPS
     if _most("hlo_category" in lane.about(code) for code in range(len(words))) or (
         lane.stats.share(("hlo_category",)) > _MOST

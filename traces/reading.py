@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 from collections.abc import Callable, Iterator
 from concurrent.futures import ProcessPoolExecutor
+from concurrent.futures.process import BrokenProcessPool
 from functools import partial
 from multiprocessing import get_context
 from pathlib import Path
@@ -33,6 +34,13 @@ def read_recording(path: Path) -> Recording:
     """
     recording = recording_of(read_xspace(path)) if is_xspace(path) else read_chrome_trace(path)
     if not any(section.lanes for section in recording.sections):
+        if recording.cut:
+            raise InputError(
+                f"{recording.cut}; nothing of use stands before that",
+                place=str(path),
+                hint="Take the file again from where it was recorded, or wait until the profiler "
+                "has written all of it.",
+            )
         raise InputError(
             "there is no event in it",
             place=str(path),
@@ -77,16 +85,25 @@ def read_trace(
             hosts.append(result)
     say("read the profile", 0.0)
     if not hosts and failed:
-        raise failed[0][1]
+        first = failed[0][1]
+        if run is None and found.others:
+            first.hint = (
+                f"{first.hint or ''} Or give an older run: --run {found.others[0]}.".strip()
+            )
+        raise first
     trace = Trace(
         found.name,
         tuple(hosts),
-        tuple(f"{path.name} is left out: {error.message}" for path, error in failed),
+        (
+            *(f"the run {name} is newer, and holds no file yet" for name in found.unfinished),
+            *(f"{path.name} is left out: {error.message}" for path, error in failed),
+        ),
     )
     if not trace.devices:
         seen = [lane for host in hosts for lane in host.lanes]
+        cut = next((f"{host.cut}; before that " for host in hosts if host.cut), "")
         raise InputError(
-            "no line here is understood: nothing in it is a device's work",
+            f"{cut}no line here is understood: nothing in it is a device's work",
             place=str(source),
             detail="\n".join(f"    {lane}" for lane in seen[:20]),
             hint="Record with jax.profiler.trace while a jitted step runs.",
@@ -105,7 +122,14 @@ def _summaries(
         return
     # Started afresh: what this process holds, threads of JAX among it, is not copied.
     with ProcessPoolExecutor(workers, mp_context=get_context("spawn")) as pool:
-        yield from pool.map(summarized, files)
+        try:
+            yield from pool.map(summarized, files)
+        except BrokenProcessPool as error:
+            raise InputError(
+                "a process that read one of the files was ended",
+                place=str(files[0].parent),
+                hint="Memory may have run out: give one file at a time.",
+            ) from error
 
 
 def _cores() -> int:

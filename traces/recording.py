@@ -116,6 +116,7 @@ class Recording:
         notes: What is missing or was left out, in sentences.
         start_ns: When the recording began, since 1970; ``None`` where the file does not say.
         stop_ns: When it ended.
+        cut: Where the file is cut off, in a sentence; empty of a whole one.
     """
 
     host: str
@@ -125,3 +126,4 @@ class Recording:
     notes: tuple[str, ...] = ()
     start_ns: int | None = None
     stop_ns: int | None = None
+    cut: str = ""

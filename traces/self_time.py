@@ -10,9 +10,10 @@ from hloscope.traces.codes import chunks
 __all__ = ["self_times"]
 
 Times = NDArray[np.int64]
+Lanes = NDArray[np.int16] | NDArray[np.int32]
 
 
-def self_times(begins: Times, ends: Times, lanes: NDArray[np.int16]) -> Times:
+def self_times(begins: Times, ends: Times, lanes: Lanes) -> Times:
     """What is left of each event's duration without its children's on the same lane.
 
     A child that ends after its parent, as clocks are rounded, counts up to the parent's
@@ -35,7 +36,7 @@ def self_times(begins: Times, ends: Times, lanes: NDArray[np.int16]) -> Times:
     return found
 
 
-def _may_nest(begins: Times, ends: Times, lanes: NDArray[np.int16]) -> bool:
+def _may_nest(begins: Times, ends: Times, lanes: NDArray[np.int16] | NDArray[np.int32]) -> bool:
     """Whether an event begins before the one before it on its lane has ended.
 
     Lanes usually stand one behind the other, each in the order of time: then an event

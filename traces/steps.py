@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 
 from hloscope.traces.codes import chunks, counts_by
 from hloscope.traces.intervals import Intervals
-from hloscope.traces.lanes import LaneKind, lane_kind
+from hloscope.traces.lanes import STEP_NUMBER, LaneKind, lane_kind
 from hloscope.traces.launches import calls_of, launches_of
 from hloscope.traces.recording import Lane, Recording, TextColumn
 from hloscope.traces.timeline import Device, Work
@@ -94,7 +94,10 @@ def steps_of(recording: Recording, device: Device) -> Steps:
         work = device.steps
         rows = _rows(
             device,
-            [int(word) if word.isdigit() else n for n, word in enumerate(_words(work))],
+            [
+                int(word) if STEP_NUMBER.fullmatch(word) else n
+                for n, word in enumerate(_words(work))
+            ],
             np.sort(work.begins),
             work.ends[np.argsort(work.begins, kind="stable")],
             None,

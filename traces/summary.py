@@ -15,7 +15,9 @@ from hloscope.chips import ChipKind
 from hloscope.traces.categories import Categories, Programs, categorize
 from hloscope.traces.compared import Compared, compared_of
 from hloscope.traces.exposure import Parts, parts_of
+from hloscope.traces.kernel_details import KernelDetails, kernel_details_of
 from hloscope.traces.kernel_names import Category
+from hloscope.traces.losses import losses_of
 from hloscope.traces.recording import Recording
 from hloscope.traces.self_time import self_times
 from hloscope.traces.steps import Steps, annotations_of, steps_of
@@ -48,6 +50,7 @@ class DeviceSummary:
         unplaced: Time in it that no rule could put into a category.
         bins: The chosen window in columns, where a picture was asked for.
         compared: Its time as it is compared with another run's, where that was asked for.
+        kernels: How its kernels were launched, where the recording says.
     """
 
     host: str
@@ -66,6 +69,7 @@ class DeviceSummary:
     unplaced: int
     bins: Bins | None = None
     compared: Compared | None = None
+    kernels: KernelDetails = field(default_factory=lambda: KernelDetails({}, {}))
 
     @property
     def time(self) -> int:
@@ -85,6 +89,7 @@ class HostSummary:
         notes: What is missing or was left out, in sentences.
         annotations: Number, beginning and end of each step that the host annotated, where a
             picture was asked for.
+        cut: Where its file is cut off, in a sentence; empty of a whole one.
     """
 
     host: str
@@ -93,6 +98,7 @@ class HostSummary:
     lanes: tuple[str, ...] = ()
     notes: tuple[str, ...] = ()
     annotations: tuple[tuple[int, int, int], ...] = ()
+    cut: str = ""
 
 
 @dataclass(frozen=True)
@@ -132,7 +138,9 @@ def summarize(
     programs = Programs(recording)
     notes = dict.fromkeys(recording.notes)
     devices = []
-    for device in devices_of(recording):
+    everyone = devices_of(recording)
+    notes.update(dict.fromkeys(losses_of(recording, everyone)))
+    for device in everyone:
         for name, number in device.not_understood:
             text = f"{device.name}: the line {name!r} is not understood, {number:,} events"
             notes[text] = None
@@ -140,6 +148,10 @@ def summarize(
             chosen = choice or WindowChoice()
             devices.append(_summary(recording, device, programs, chosen, columns, compared))
     for found in devices:
+        for what, number in found.kernels.impossible.items():
+            notes[f"{found.name}: {number:,} events have impossible {what}: taken as unknown"] = (
+                None
+            )
         if found.windows.missing:
             notes[f"{found.name}: {found.windows.missing}"] = None
     for program, why in programs.failed.items():
@@ -152,6 +164,7 @@ def summarize(
         tuple(dict.fromkeys(lanes)),
         tuple(notes),
         annotations_of(recording) if columns else (),
+        recording.cut,
     )
 
 
@@ -195,6 +208,7 @@ def _summary(
         unplaced=unplaced,
         bins=bins_of(device, categories, windows.chosen, columns) if columns else None,
         compared=compared_of(tallied, steps, windows.chosen) if compared else None,
+        kernels=kernel_details_of(device),
     )
 
 

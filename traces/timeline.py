@@ -21,6 +21,7 @@ __all__ = ["Device", "Group", "Groups", "Work", "devices_of"]
 
 _DEVICE = re.compile(r"/device:(GPU|TPU):(\d+)")
 _NUMBERED = re.compile(r"\(-?\d+\)$")
+_MOST_DEVICES = 1 << 10  # of one host's CPU
 _END = "end: "  # a CPU's marker of an operation's end, no operation
 
 _WANTED = (
@@ -34,6 +35,7 @@ _WANTED = (
     "device_duration_ps",
     "cuda_graph_id",
     "cuda_graph_exec_id",
+    "kernel_details",
 )
 
 
@@ -83,11 +85,12 @@ class Work:
         runs: Which execution of its program it belongs to, 0 where none is said.
         graphs: The CUDA graph that launched it, 0 for none.
         hints: What a TPU's profiler calls the kind of the instruction.
+        details: How a GPU's kernel was launched, as its tracer writes it.
     """
 
     begins: NDArray[np.int64]
     ends: NDArray[np.int64]
-    lane: NDArray[np.int16]
+    lane: NDArray[np.int16] | NDArray[np.int32]
     labels: TextColumn
     operations: TextColumn
     modules: TextColumn
@@ -96,6 +99,7 @@ class Work:
     runs: NDArray[np.int64]
     graphs: NDArray[np.int64]
     hints: TextColumn
+    details: TextColumn = field(default_factory=lambda: TextColumn(np.empty(0, np.int32), ()))
 
     def __len__(self) -> int:
         return len(self.begins)
@@ -210,8 +214,14 @@ def _cpus(host: str, section: Section) -> list[Device]:
     ordinals = np.concatenate([lane.stats.numbers("device_ordinal")[0] for lane in threads])
     every = _work(threads)
     real = (every.operations.codes != NONE) & ~_marked(every.labels)
+    possible = (ordinals >= 0) & (ordinals < _MOST_DEVICES)
     devices = []
-    for number in np.unique(ordinals[real]).tolist():
+    if number := int(np.count_nonzero(real & ~possible)):
+        seen, none = (("operations of impossible devices", number),), _work([])
+        devices.append(
+            Device(host, ChipKind.CPU, 0, (), none, none, none, none, not_understood=seen)
+        )
+    for number in np.unique(ordinals[real & possible]).tolist():
         work = _only(every, real & (ordinals == number))
         none = _work([])
         names = tuple(lane.name for lane in threads)
@@ -241,13 +251,17 @@ def _only(work: Work, chosen: NDArray[np.bool_]) -> Work:
         runs=work.runs[chosen],
         graphs=work.graphs[chosen],
         hints=of(work.hints),
+        details=of(work.details),
     )
 
 
 def _work(lanes: Sequence[Lane]) -> Work:
     size = sum(map(len, lanes))
-    lane_of = np.empty(size, np.int16)
-    labels, operations, modules, hints = (_Texts(size) for _ in range(4))
+    # Short numbers, which sort faster, unless there are many lanes.
+    lane_of: NDArray[np.int16] | NDArray[np.int32] = (
+        np.empty(size, np.int16) if len(lanes) < 1 << 15 else np.empty(size, np.int32)
+    )
+    labels, operations, modules, hints, details = (_Texts(size) for _ in range(5))
     programs, correlations, runs, graphs = (_Numbers(size) for _ in range(4))
     behind = 0
     for number, lane in enumerate(lanes):
@@ -261,6 +275,7 @@ def _work(lanes: Sequence[Lane]) -> Work:
         plain = [_NUMBERED.sub("", word) for word in said.words]
         modules.put(here, TextColumn(said.codes, plain))
         hints.put(here, _hints(lane))
+        details.put(here, lane.stats.texts("kernel_details"))
         for column, names in (
             (programs, ("program_id",)),
             (correlations, ("correlation_id",)),
@@ -268,6 +283,8 @@ def _work(lanes: Sequence[Lane]) -> Work:
             (graphs, ("cuda_graph_exec_id", "cuda_graph_id")),
         ):
             column.put(here, _numbers(lane, names))
+        # A negative one is none, whatever tracer wrote it.
+        np.maximum(correlations.values[here], 0, out=correlations.values[here])
         # What the columns hold now need not be kept in the lanes as well.
         lane.stats.release()
     return Work(
@@ -282,6 +299,7 @@ def _work(lanes: Sequence[Lane]) -> Work:
         runs=runs.values,
         graphs=graphs.values,
         hints=hints.column(),
+        details=details.column(),
     )
 
 

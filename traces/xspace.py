@@ -6,9 +6,7 @@ a line, the names of events and their stats are decoded when they are asked for.
 
 from __future__ import annotations
 
-import gzip
 import struct
-import zlib
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -18,6 +16,8 @@ from numpy.typing import NDArray
 
 from hloscope.errors import InputError
 from hloscope.traces.events import Events, decode_events
+from hloscope.traces.files import content_of
+from hloscope.traces.other_files import what_else
 from hloscope.traces.wire import (
     FIXED64,
     LENGTH,
@@ -27,6 +27,7 @@ from hloscope.traces.wire import (
     Positions,
     WireError,
     fields,
+    read_varint,
     split_repeated,
 )
 
@@ -36,6 +37,7 @@ StatValue = int | float | str | bytes
 """A stat's value; what refers to a name is that name."""
 
 _PAD = 64  # bytes behind the file, so that several can be read at its last offset
+_LARGEST = 1 << 31  # bytes of a message, of which no serializer makes a larger one
 _MAP_KEY, _MAP_VALUE = 1, 2
 
 
@@ -112,9 +114,18 @@ class Plane:
         lines: Its lines, those without events included.
         stat_names: What stats are called, by id.
         stats: The plane's own, by name.
+
+    Args:
+        buffer: Of the whole file.
+        start: Where its contents begin.
+        end: Where they end.
+        cut: Whether the file ends before the plane does: what is whole is read.
+
+    Raises:
+        WireError: It is no plane.
     """
 
-    def __init__(self, buffer: Bytes, start: int, end: int) -> None:
+    def __init__(self, buffer: Bytes, start: int, end: int, *, cut: bool = False) -> None:
         self.name = ""
         self.lines: list[Line] = []
         self.stat_names: dict[int, str] = {}
@@ -123,7 +134,9 @@ class Plane:
         self._known: dict[int, Metadata] = {}
         view = buffer.data
         stats: list[Field] = []
-        for each in fields(view, start, end):
+        for each in _before_cut(view, start, end) if cut else fields(view, start, end):
+            if each.number <= 6 and each.wire != (VARINT if each.number == 1 else LENGTH):
+                raise WireError("a field that no plane has", each.end)
             if each.number == 2 and each.wire == LENGTH:
                 self.name = _text(view, each)
             elif each.number == 3 and each.wire == LENGTH:
@@ -213,6 +226,7 @@ class XSpace:
         warnings: What it warned of.
         hostnames: Of the host; may be empty.
         place: The file.
+        cut: Where the file is cut off, in a sentence; empty of a whole one.
     """
 
     planes: tuple[Plane, ...]
@@ -220,20 +234,36 @@ class XSpace:
     warnings: tuple[str, ...]
     hostnames: tuple[str, ...]
     place: str
+    cut: str = ""
 
 
 def read_xspace(path: Path) -> XSpace:
-    """Read a file, gzipped or not.
+    """Read a file, gzipped or not; of one that is cut off the planes before the cut.
 
     Raises:
         InputError: It cannot be read, or is no XSpace.
     """
-    buffer, size = _read(path)
+    buffer, packed_cut = content_of(path, _PAD)
+    size = len(buffer) - _PAD
+    if not size:
+        raise InputError(
+            "the gzip file is cut off before its contents" if packed_cut else "the file is empty",
+            place=str(path),
+            hint="Wait until the profiler has stopped and written it, or profile again.",
+        )
     view = buffer.data
     planes: list[Plane] = []
     texts: dict[int, list[str]] = {2: [], 3: [], 4: []}
+    cut, at = "", 0
     try:
-        for each in fields(view, 0, size):
+        while at < size:
+            try:
+                each = next(fields(view, at, size))
+            except WireError as error:
+                last, cut = _cut_plane(buffer, at, size, error)
+                planes += [] if last is None else [last]
+                break
+            at = each.end
             if each.number == 1 and each.wire == LENGTH:
                 planes.append(Plane(buffer, each.value, each.end))
             elif each.number in texts and each.wire == LENGTH:
@@ -241,32 +271,67 @@ def read_xspace(path: Path) -> XSpace:
             else:
                 raise WireError(f"a field {each.number}, which an XSpace has not", each.end)
     except WireError as error:
+        other = what_else(bytes(view[: min(size, 1 << 12)]))
         raise InputError(
-            f"this is no whole XSpace: {error}",
+            f"this is no XSpace, but {other[0]}" if other else f"this is no whole XSpace: {error}",
             place=str(path),
-            hint="Take the file again from where it was recorded: it is cut off, was changed on "
+            hint=other[1]
+            if other
+            else "Take the file again from where it was recorded: it is cut off, was changed on "
             "its way, or was still being written.",
         ) from error
+    if packed_cut and not cut:
+        cut = "the gzip file is cut off: what would follow is missing"
     errors, warnings, hostnames = (tuple(texts[number]) for number in (2, 3, 4))
-    return XSpace(tuple(planes), errors, warnings, hostnames, place=str(path))
+    return XSpace(tuple(planes), errors, warnings, hostnames, place=str(path), cut=cut)
 
 
-def _read(path: Path) -> tuple[Bytes, int]:
-    """The bytes of a file with room behind them, and how many there are."""
+def _before_cut(view: memoryview, start: int, end: int) -> Iterator[Field]:
+    """The fields of a message before the place where the file was cut off."""
     try:
-        with path.open("rb") as file:
-            packed = file.read(2) == b"\x1f\x8b"
-        if packed:
-            with gzip.open(path) as file:
-                content = np.frombuffer(file.read() + bytes(_PAD), np.uint8)
-            return content, len(content) - _PAD
-        size = path.stat().st_size
-        buffer = np.zeros(size + _PAD, np.uint8)
-        with path.open("rb") as file:
-            size = file.readinto(buffer.data[:size])
-    except (OSError, EOFError, zlib.error) as error:
-        raise InputError(f"cannot be read: {error}", place=str(path)) from error
-    return buffer, size
+        yield from fields(view, start, end)
+    except WireError:
+        return
+
+
+def _cut_plane(buffer: Bytes, at: int, size: int, error: WireError) -> tuple[Plane | None, str]:
+    """What of the last field of a file can be read, and a sentence on what is missing.
+
+    Args:
+        buffer: The file.
+        at: Where the field begins.
+        size: Where the file ends.
+        error: Why the field is not whole.
+
+    Raises:
+        WireError: The field is broken, not cut off.
+    """
+    tag, begin = read_varint(buffer, at, size)
+    if tag & 7 != LENGTH or not 1 <= tag >> 3 <= 4:
+        raise error
+    try:
+        length, begin = read_varint(buffer, begin, size)
+    except WireError:
+        if size - begin >= 5:  # as many as a length has at most
+            raise
+        length, begin = 1, size
+    if length > _LARGEST:
+        raise error
+    cut = f"the file is cut off at byte {size:,} of {begin + length:,} or more"
+    plane = Plane(buffer, begin, size, cut=True) if tag >> 3 == 1 else None
+    if plane is None or not plane.name:
+        return None, f"{cut}: what follows is missing"
+    cut += f", within the plane {plane.name}"
+    if plane.lines and not plane.stat_names:
+        # Names stand behind the events: without them nobody can say what these are.
+        events = sum(len(line) for line in plane.lines)
+        return None, (
+            f"{cut}: the {events:,} events of it that can be read have no names yet and are left "
+            "out, and what follows is missing"
+        )
+    if plane.lines:
+        cut += ", some of whose names are missing"
+    return plane, f"{cut}: what follows is missing"
 
 
 def _line(buffer: Bytes, start: int, end: int) -> Line:
@@ -285,6 +350,8 @@ def _line(buffer: Bytes, start: int, end: int) -> Line:
             continue
         each = next(fields(view, at, end))
         at = each.end
+        if each.number <= 4 and each.wire != (VARINT if each.number in (1, 3) else LENGTH):
+            raise WireError("a field that no line has", at)
         if each.number == 1 and each.wire == VARINT:
             number = _signed(each.value)
         elif each.number == 3 and each.wire == VARINT:

@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import math
 import re
 from collections import defaultdict
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import replace
 
 import numpy as np
 from numpy.typing import NDArray
@@ -24,8 +27,12 @@ _ENVIRONMENT = "Task Environment"
 _PROTO = ("Hlo Proto", "HLO Proto")
 _NUMBERED = re.compile(r"\((-?\d+)\)$")
 
-# Half of what 64 bits hold, in picoseconds: 53 days between two events of one recording.
-_FARTHEST_PS = 1 << 62
+# A quarter of what 64 bits hold, in picoseconds, so that three of them can be added up:
+# 26 days between two events of one recording.
+_FARTHEST_PS = 1 << 61
+
+# Clocks of devices and hosts agree to far less than this.
+_SLACK_PS = 10**12
 
 _SAMPLE = 4_096  # events that tell what a lane's events are
 
@@ -39,11 +46,15 @@ def recording_of(space: XSpace) -> Recording:
     try:
         return _Reader(space).read()
     except WireError as error:
-        raise InputError(
-            f"this is no whole XSpace: {error}",
-            place=space.place,
-            hint="Take the file again from where it was recorded.",
-        ) from error
+        raise _broken(error, space.place) from error
+
+
+def _broken(error: WireError, place: str) -> InputError:
+    return InputError(
+        f"this is no whole XSpace: {error}",
+        place=place,
+        hint="Take the file again from where it was recorded: it was changed on its way.",
+    )
 
 
 class _Reader:
@@ -51,7 +62,8 @@ class _Reader:
         self.space = space
         self.notes: list[str] = [f"the profiler says: {text}" for text in space.errors]
         self.notes += [f"the profiler warns: {text}" for text in space.warnings]
-        self.far = self.aggregated = self.backwards = 0
+        self.far = self.aggregated = self.backwards = self.outside = 0
+        self.recorded: tuple[int, int] | None = None
 
     def read(self) -> Recording:
         lines = [line for plane in self.space.planes for line in plane.lines if len(line)]
@@ -59,20 +71,24 @@ class _Reader:
         by_name: dict[str, list[Plane]] = defaultdict(list)
         for plane in self.space.planes:
             by_name[plane.name].append(plane)
-        sections = tuple(
-            self.section(name, planes, origin)
-            for name, planes in by_name.items()
-            if name not in (_METADATA, _ENVIRONMENT)
-        )
         environment = {
             key: value
             for plane in by_name.get(_ENVIRONMENT, [])
             for key, value in plane.stats.items()
         }
+        start = _number(environment.get("profile_start_time"))
+        stop = _number(environment.get("profile_stop_time"))
+        self.recorded = _recorded(start, stop, origin)
+        sections = tuple(
+            self.section(name, planes, origin)
+            for name, planes in by_name.items()
+            if name not in (_METADATA, _ENVIRONMENT)
+        )
         for count, what in (
-            (self.far, "events lie more than 53 days from the others"),
+            (self.far, "events lie more than 26 days from the others"),
             (self.aggregated, "events stand for several, without a place in time"),
             (self.backwards, "events end before they begin"),
+            (self.outside, "events lie outside of the recording, or are longer than all of it"),
         ):
             if count:
                 self.notes.append(f"{count:,} {what}: left out")
@@ -82,8 +98,9 @@ class _Reader:
             sections=sections,
             programs=dict(_programs(by_name.get(_METADATA, []))),
             notes=tuple(self.notes),
-            start_ns=_number(environment.get("profile_start_time")),
-            stop_ns=_number(environment.get("profile_stop_time")),
+            start_ns=start,
+            stop_ns=stop,
+            cut=self.space.cut,
         )
 
     def section(self, name: str, planes: Sequence[Plane], origin: int) -> Section:
@@ -98,7 +115,13 @@ class _Reader:
             here = slice(behind, behind + len(line))
             behind = here.stop
             lanes.append(self.lane(plane, line, origin, (begins[here], ends[here])))
-        stats = {key: value for plane in planes for key, value in plane.stats.items()}
+        lanes = self.within(name, lanes)
+        stats = {
+            key: value
+            for plane in planes
+            for key, value in plane.stats.items()
+            if not isinstance(value, float) or math.isfinite(value)
+        }
         return Section(name, tuple(lane for lane in lanes if len(lane)), stats)
 
     def lane(
@@ -116,7 +139,8 @@ class _Reader:
             events = events.only(np.empty(0, np.int64))
             shift = 0
         elif not _all_usual(events):
-            near = (np.abs(events.offset_ps) < _FARTHEST_PS) & (events.duration_ps < _FARTHEST_PS)
+            near = (events.offset_ps > -_FARTHEST_PS) & (events.offset_ps < _FARTHEST_PS)
+            near &= events.duration_ps < _FARTHEST_PS
             kept = near & (events.duration_ps >= 0)
             self.far += int(np.count_nonzero(~near))
             self.backwards += int(np.count_nonzero(near & ~kept))
@@ -133,8 +157,59 @@ class _Reader:
             ends=ends,
             labels=labels,
             about=lambda code: metadata[code].stats,
-            stats=_Stats(plane.stat_names, events.places),
+            stats=_Stats(plane.stat_names, events.places, self.space.place),
         )
+
+    def within(self, name: str, lanes: list[Lane]) -> list[Lane]:
+        """The lanes of a plane without what lies outside of the recording."""
+        if self.recorded is None:
+            return lanes
+        first, last = self.recorded
+        marks = [
+            (lane.begins > last) | (lane.ends < first) | (lane.ends - lane.begins > last - first)
+            for lane in lanes
+        ]
+        outside = sum(int(np.count_nonzero(mark)) for mark in marks)
+        if outside > sum(map(len, lanes)) / 2:
+            self.notes.append(
+                f"{name}: most of its events lie outside of the recording's own start and stop; "
+                "its clock is another one, and nothing is left out"
+            )
+            return lanes
+        self.outside += outside
+        return [
+            _only(lane, np.flatnonzero(~mark)) if mark.any() else lane
+            for lane, mark in zip(lanes, marks, strict=True)
+        ]
+
+
+def _only(lane: Lane, kept: NDArray[np.int64]) -> Lane:
+    """Some events of a lane."""
+    assert isinstance(lane.stats, _Stats)
+    return replace(
+        lane,
+        begins=lane.begins[kept],
+        ends=lane.ends[kept],
+        labels=TextColumn(lane.labels.codes[kept], lane.labels.words),
+        stats=lane.stats.only(kept),
+    )
+
+
+def _recorded(start: int | None, stop: int | None, origin: int) -> tuple[int, int] | None:
+    """From when to when an event may lie, in picoseconds from the origin.
+
+    Args:
+        start: When the recording began, in nanoseconds since 1970.
+        stop: When it ended.
+        origin: The earliest timestamp of a line, in nanoseconds: since 1970, or since the
+            start, which newer profilers write.
+    """
+    if start is None or stop is None or not 0 < stop - start < _FARTHEST_PS // 1000:
+        return None
+    begin = ((start if origin > start // 2 else 0) - origin) * 1000
+    if abs(begin) > _FARTHEST_PS:
+        return None
+    return begin - _SLACK_PS, begin + (stop - start) * 1000 + _SLACK_PS
 
 
 def _all_usual(events: Events) -> bool:
@@ -167,31 +242,45 @@ def _labels(plane: Plane, ids: NDArray[np.int64]) -> tuple[TextColumn, list[Meta
 class _Stats:
     """See ``hloscope.traces.recording.Stats``."""
 
-    def __init__(self, names: Mapping[int, str], events: EventStats) -> None:
+    def __init__(self, names: Mapping[int, str], events: EventStats, place: str) -> None:
         self._names = names
         self._events = events
-        self._ids = {name: number for number, name in names.items()}
+        self._place = place
+        self._ids: dict[str, list[int]] = defaultdict(list)
+        for number, name in names.items():
+            self._ids[name].append(number)
         self._columns: dict[str, StatColumn] = {}
+
+    def only(self, kept: NDArray[np.int64]) -> _Stats:
+        """Those of some events."""
+        return _Stats(self._names, self._events.only(kept), self._place)
 
     def names(self) -> frozenset[str]:
         return frozenset(self._ids)
 
     def fetch(self, names: Sequence[str]) -> None:
         missing = [n for n in names if n in self._ids and n not in self._columns]
-        found = self._events.stats(self._ids[name] for name in missing)
-        self._columns.update({name: found[self._ids[name]] for name in missing})
+        with self._refusing():
+            found = self._events.stats(each for name in missing for each in self._ids[name])
+        for name in missing:
+            first, *others = (found[each] for each in self._ids[name])
+            for other in others:  # a name that was written under several ids
+                first.kinds[other.present] = other.kinds[other.present]
+                first.values[other.present] = other.values[other.present]
+            self._columns[name] = first
 
     def release(self) -> None:
         self._columns.clear()
 
     def share(self, names: Sequence[str]) -> float:
         size = len(self._events)
-        known = [self._ids[name] for name in names if name in self._ids]
+        known = [each for name in names for each in self._ids.get(name, ())]
         if not size or not known:
             return 0.0
         # Evenly from all of them: a lane may begin with something else.
         sample = np.unique(np.linspace(0, size - 1, min(size, _SAMPLE)).astype(np.int64))
-        found = self._events.only(sample).stats(known).values()
+        with self._refusing():
+            found = self._events.only(sample).stats(known).values()
         having = np.logical_or.reduce([column.present for column in found])
         return float(np.mean(having))
 
@@ -223,9 +312,18 @@ class _Stats:
             places = {word: place for place, word in enumerate(words)}
             ends = self._events.ends[written]
             at = column.values[written].view(np.int64)
-            codes[written] = codes_of_texts(self._events.buffer, at, ends, places)
+            with self._refusing():
+                codes[written] = codes_of_texts(self._events.buffer, at, ends, places)
             words = list(places)
         return TextColumn(codes, words)
+
+    @contextmanager
+    def _refusing(self) -> Iterator[None]:
+        """What is no message is refused under the file's name."""
+        try:
+            yield
+        except WireError as error:
+            raise _broken(error, self._place) from error
 
     def _referred(self, ids: NDArray[np.int64]) -> list[str]:
         return [self._names.get(number, "") for number in ids.tolist()]

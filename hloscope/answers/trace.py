@@ -44,7 +44,7 @@ def report_trace(
     return Report(
         "trace",
         trace.name,
-        {"devices": Quantity("devices", len(trace.devices))},
+        {"devices": Quantity("devices", len(trace.devices)), **_partial(trace)},
         summary=_summary(trace),
         tables=tuple(tables),
         notes=(*trace.notes, *dict.fromkeys(notes)),
@@ -60,6 +60,14 @@ def in_short(trace: Trace) -> str:
         f"{trace.name}: {len(trace.devices)} {'/'.join(kinds)}, "
         f"{plural(steps, 'step')}, {' and '.join(windows)}"
     )
+
+
+def _partial(trace: Trace) -> dict[str, str]:
+    """What is missing of files that are cut off, for the head of the report."""
+    cut = [(host.host, host.cut) for host in trace.hosts if host.cut]
+    several = len(trace.hosts) > 1
+    text = "; ".join(f"{host}: {what}" if several else what for host, what in cut)
+    return {"partial": text} if text else {}
 
 
 def _of_host(trace: Trace, host: str, notes: tuple[str, ...]) -> Iterator[str]:

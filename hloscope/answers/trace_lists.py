@@ -3,6 +3,12 @@
 from __future__ import annotations
 
 from hloscope.answers.trace_cells import seconds, share
+from hloscope.answers.trace_kernels import (
+    LAUNCH_NOTE,
+    launch_cells,
+    launch_columns,
+    launches_of,
+)
 from hloscope.pipeline.findings import Column, Quantity, Table, Text, Unit
 from hloscope.traces.summary import Trace
 from hloscope.traces.tallies import Tally
@@ -41,6 +47,9 @@ def list_table(trace: Trace, by: str, top: int) -> Table:
     ]
     if steps:
         columns += [Column("a step", Unit.SECONDS), Column("events a step", Unit.COUNT)]
+    launches = launches_of(trace) if by == "kernel" else {}
+    if launches:
+        columns += launch_columns(launches)
     rows: list[tuple[str | Quantity, ...]] = []
     for word, tally in shown:
         row: list[str | Quantity] = [
@@ -52,11 +61,15 @@ def list_table(trace: Trace, by: str, top: int) -> Table:
         if steps:
             row.append(seconds("a step", tally.time / steps))
             row.append(Quantity("events a step", round(tally.number / steps, 1)))
+        if launches:
+            row += launch_cells(launches.get(word))
         rows.append(tuple(row))
     rest = len(tallies) - len(shown)
     notes = ["Durations added up, without what is nested: what runs side by side counts twice."]
     if steps:
         notes.append("a step: of one device.")
+    if any(column.spare and column.drawn for column in columns):
+        notes.append(LAUNCH_NOTE)
     if rest:
         notes.append(f"{rest:,} more; --top 0 lists all.")
     names = list(dict.fromkeys(device.windows.chosen.name for device in trace.devices))
