@@ -13,7 +13,7 @@ from hloscope.ir.replica_groups import Groups
 from hloscope.pipeline.analyses import analysis
 from hloscope.pipeline.inputs import MeshAxes
 
-__all__ = ["axes_of_groups", "axes_of_pairs", "read_mesh"]
+__all__ = ["axes_of_groups", "axes_of_pairs", "named_mesh", "read_mesh"]
 
 _MOST_AXES = 8
 _MESH = re.compile(r"mesh\[([^\]]*)\]")
@@ -30,11 +30,19 @@ def read_mesh(module: Module) -> MeshAxes:
     """
     for computation in module.computations.values():
         for instruction in computation.instructions:
-            found = _MESH.search(instruction.attributes.get("replica_groups", ""))
-            axes = _AXIS.findall(found.group(1)) if found is not None else []
-            if axes and not all(_MADE_UP.fullmatch(name) for name, _ in axes):
-                return MeshAxes({name: int(size) for name, size in axes})
+            found = named_mesh(instruction.attributes.get("replica_groups", ""))
+            if found is not None:
+                return found
     raise Unavailable("the module names no mesh axes, only device numbers")
+
+
+def named_mesh(groups: str) -> MeshAxes | None:
+    """The mesh that replica groups are written over, where they are and it has names."""
+    found = _MESH.search(groups)
+    axes = _AXIS.findall(found.group(1)) if found is not None else []
+    if not axes or all(_MADE_UP.fullmatch(name) for name, _ in axes):
+        return None
+    return MeshAxes({name: int(size) for name, size in axes})
 
 
 def axes_of_groups(groups: Groups, mesh: MeshAxes) -> tuple[str, ...] | None:

@@ -11,6 +11,7 @@ from numpy.typing import NDArray
 
 from hloscope.errors import HloscopeError
 from hloscope.ir import Instruction, Module, read_proto
+from hloscope.traces.graphs import is_whole_graph
 from hloscope.traces.kernel_names import Category, category_of_name
 from hloscope.traces.recording import NONE, Recording
 from hloscope.traces.timeline import Device
@@ -22,11 +23,9 @@ _BY_OPCODE: Mapping[str, Category] = {
     "convolution": Category.CONVOLUTION,
     **dict.fromkeys(("reduce", "reduce-window", "select-and-scatter"), Category.REDUCTION),
     "convert": Category.CONVERT,
-    **dict.fromkeys(
-        ("copy", "copy-start", "copy-done", "transpose", "reshape", "bitcast", "concatenate"),
-        Category.LAYOUT,
-    ),
-    **dict.fromkeys(("slice", "slice-start", "slice-done", "pad", "reverse"), Category.LAYOUT),
+    **dict.fromkeys(("copy", "transpose", "reshape", "bitcast", "concatenate"), Category.LAYOUT),
+    **dict.fromkeys(("slice", "pad", "reverse"), Category.LAYOUT),
+    **dict.fromkeys(("copy-start", "copy-done", "slice-start", "slice-done"), Category.IN_FLIGHT),
     **dict.fromkeys(("dynamic-slice", "dynamic-update-slice"), Category.LAYOUT),
     **dict.fromkeys(("scatter", "gather"), Category.SCATTER),
     **dict.fromkeys(("sort", "topk"), Category.SORT),
@@ -56,6 +55,10 @@ _HINTS: Mapping[str, Category] = {
     "input fusion": Category.REDUCTION,
     "non-fusion elementwise": Category.ELEMENTWISE,
     "data formatting": Category.LAYOUT,
+    "copy-start": Category.IN_FLIGHT,
+    "copy-done": Category.IN_FLIGHT,
+    "async-start": Category.IN_FLIGHT,
+    "async-done": Category.IN_FLIGHT,
     "reduce": Category.REDUCTION,
     "rng-bit-generator": Category.RANDOM,
     "sort": Category.SORT,
@@ -99,7 +102,9 @@ def category_of_instruction(instruction: Instruction) -> Category:
         plain = found in (Category.OTHER, Category.ELEMENTWISE)
         return Category.KERNEL if plain else found
     if opcode in ("async-start", "async-update", "async-done") and instruction.called:
-        return category_of_instruction(instruction.called[0].root)
+        found = category_of_instruction(instruction.called[0].root)
+        # What only moves memory is a transfer once it runs beside other work.
+        return Category.IN_FLIGHT if found is Category.LAYOUT else found
     return _BY_OPCODE.get(opcode, Category.ELEMENTWISE)
 
 
@@ -212,6 +217,8 @@ def categorize(device: Device, programs: Programs) -> Categories:
         name = work.operations.words[operation] if operation != NONE else ""
         instruction = programs.instruction(program, name) if name else None
         word = work.labels.words[label]
+        if name and " = " in word:
+            word = name  # a TPU's label is the instruction's whole text, operands and all
         hinted = _HINTS.get(work.hints.words[hint]) if hint != NONE else None
         if instruction is not None:
             category = category_of_instruction(instruction)
@@ -220,12 +227,20 @@ def categorize(device: Device, programs: Programs) -> Categories:
             category = hinted
         else:
             category = category_of_name(word)
-            if category is Category.OTHER and name:
-                category = category_of_name(name)
+            named = category_of_name(name) if name else Category.OTHER
+            # An exchange is one whatever does it: a copy between two devices, say.
+            if category is Category.OTHER or named.is_communication:
+                category = named
         if category is Category.KERNEL:
             # A library's call under its own target: its kernels may say more.
             said = category_of_name(word)
             known = said not in (Category.OTHER, Category.ELEMENTWISE)
             category = said if known else category
+        elif category is Category.IN_FLIGHT:
+            # A GPU's copies say between what they copy; a TPU starts exchanges like copies.
+            said = category_of_name(word)
+            category = said if said.is_copy or said.is_communication else category
+        if is_whole_graph(word):
+            category = Category.GRAPH  # it may bear the name of the first operation in it
         codes[place] = kinds.setdefault(category, len(kinds))
     return Categories(tuple(kinds), codes[groups.places], joined[groups.places])

@@ -38,9 +38,11 @@ class Category(StrEnum):
     PEER_TO_PEER = "memcpy between devices"
     COPY = "memcpy"
     MEMSET = "memset"
+    IN_FLIGHT = "asynchronous copy"
     LINEAR_ALGEBRA = "linear algebra"
     KERNEL = "custom kernel"
     CONTROL = "control flow"
+    GRAPH = "CUDA graph"
     OTHER = "other"
 
     @property
@@ -72,6 +74,7 @@ _COPIES = frozenset(
         Category.PEER_TO_PEER,
         Category.COPY,
         Category.MEMSET,
+        Category.IN_FLIGHT,
     }
 )
 
@@ -95,6 +98,11 @@ _PATTERNS = tuple(
         (
             Category.COLLECTIVE,
             r"nccl|rccl|msccl|nvshmem|^async[-_]collective|^(send|recv)([-_.]|$)",
+        ),
+        (Category.GRAPH, r"^cuda_?graph"),
+        (
+            Category.IN_FLIGHT,
+            r"^(copy|slice|dynamic[-_]slice|dynamic[-_]update[-_]slice)[-_](start|done)([-_.]|$)",
         ),
         (Category.HOST_TO_DEVICE, r"memcpy_?(h2d|htod)|copyhosttodevice"),
         (Category.DEVICE_TO_HOST, r"memcpy_?(d2h|dtoh)|copydevicetohost"),

@@ -48,6 +48,7 @@ _DERIVED = re.compile(
     r"(Steps|XLA Modules|XLA Ops|Async XLA Ops|XLA TraceMe|(Framework|TensorFlow) (Ops|Name Scope)"
     r"|Launch Stats|Source code|_counters_|CUPTI overhead)\b"
 )
+_COUNTERS = ("Syncs", "Tensor Core Sync Flag", "LLO Utilization")
 _PROGRAM = re.compile(r"\S+\(-?\d+\)")
 _IN_FLIGHT = re.compile(r"-(start|done)(\.\d+)?$|^(copy|slice|async|send|recv)-")
 _MOST = 0.5
@@ -93,6 +94,11 @@ def _of_gpu(lane: Lane) -> LaneKind:
 
 def _of_tpu(lane: Lane) -> LaneKind:
     words = lane.labels.words[:_LOOKED_AT]
+    name = lane.name.removeprefix("Sparse Core ")
+    if name in _COUNTERS:
+        return LaneKind.DERIVED
+    if name == "Host Offload Ops":
+        return LaneKind.ASYNC  # the host's, or copies to it: the core does other work
     if _most(_PROGRAM.fullmatch(word) for word in words):
         return LaneKind.MODULES
     if _most(STEP_NUMBER.fullmatch(word) for word in words):
@@ -103,7 +109,7 @@ def _of_tpu(lane: Lane) -> LaneKind:
         if lane.name.startswith("Async") or _most(_IN_FLIGHT.search(word) for word in words):
             return LaneKind.ASYNC
         return LaneKind.OPERATIONS
-    if lane.name == "XLA Ops":
+    if name in ("XLA Ops", "Ops"):
         return LaneKind.OPERATIONS
     return LaneKind.DERIVED if _DERIVED.match(lane.name) else LaneKind.UNKNOWN
 

@@ -13,12 +13,18 @@ from typing import Protocol
 import numpy as np
 from numpy.typing import NDArray
 
-__all__ = ["NONE", "Codes", "Lane", "Recording", "Section", "Stats", "TextColumn"]
+__all__ = ["NONE", "Codes", "Lane", "Recording", "Section", "Stats", "TextColumn", "signed"]
 
 Codes = NDArray[np.int32]
 """Places in a list of words; ``NONE`` for no word."""
 
 NONE = -1
+
+
+def signed(number: int) -> int:
+    """An id of 64 bits as columns hold it: fingerprints use all of them, with and without sign."""
+    number &= (1 << 64) - 1
+    return number - (1 << 64) if number >> 63 else number
 
 
 @dataclass(frozen=True, slots=True)

@@ -7,13 +7,16 @@ so memory does not grow with the number of hosts.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
+from functools import partial
 
 import numpy as np
 
 from hloscope.chips import ChipKind
+from hloscope.traces.arrivals import HostArrivals, Taking, arrivals_of
 from hloscope.traces.categories import Categories, Programs, categorize
 from hloscope.traces.compared import Compared, compared_of
+from hloscope.traces.exchanging import Exchanging, exchanging_of
 from hloscope.traces.exposure import Parts, parts_of
 from hloscope.traces.kernel_details import KernelDetails, kernel_details_of
 from hloscope.traces.kernel_names import Category
@@ -22,7 +25,7 @@ from hloscope.traces.recording import Recording
 from hloscope.traces.self_time import self_times
 from hloscope.traces.steps import Steps, annotations_of, steps_of
 from hloscope.traces.tallies import BY, Tallied, Tally, tallies_of
-from hloscope.traces.timeline import Device, devices_of
+from hloscope.traces.timeline import Device, devices_of, left_out
 from hloscope.traces.timeline_bins import Bins, bins_of
 from hloscope.traces.windows import WindowChoice, Windows, windows_of
 
@@ -51,6 +54,7 @@ class DeviceSummary:
         bins: The chosen window in columns, where a picture was asked for.
         compared: Its time as it is compared with another run's, where that was asked for.
         kernels: How its kernels were launched, where the recording says.
+        part: What of the chip it is, where that is not its main core.
     """
 
     host: str
@@ -70,6 +74,7 @@ class DeviceSummary:
     bins: Bins | None = None
     compared: Compared | None = None
     kernels: KernelDetails = field(default_factory=lambda: KernelDetails({}, {}))
+    part: str = ""
 
     @property
     def time(self) -> int:
@@ -90,6 +95,7 @@ class HostSummary:
         annotations: Number, beginning and end of each step that the host annotated, where a
             picture was asked for.
         cut: Where its file is cut off, in a sentence; empty of a whole one.
+        arrivals: Who of its devices waits for whom.
     """
 
     host: str
@@ -99,6 +105,7 @@ class HostSummary:
     notes: tuple[str, ...] = ()
     annotations: tuple[tuple[int, int, int], ...] = ()
     cut: str = ""
+    arrivals: HostArrivals = field(default_factory=HostArrivals)
 
 
 @dataclass(frozen=True)
@@ -137,23 +144,31 @@ def summarize(
     """
     programs = Programs(recording)
     notes = dict.fromkeys(recording.notes)
-    devices = []
+    devices: list[DeviceSummary] = []
+    taking: list[Taking] = []
     everyone = devices_of(recording)
     notes.update(dict.fromkeys(losses_of(recording, everyone)))
     for device in everyone:
         for name, number in device.not_understood:
             text = f"{device.name}: the line {name!r} is not understood, {number:,} events"
             notes[text] = None
+        for note in device.notes:
+            notes[f"{device.name}: {note}"] = None
         if len(device.work):
-            chosen = choice or WindowChoice()
-            devices.append(_summary(recording, device, programs, chosen, columns, compared))
-    for found in devices:
-        for what, number in found.kernels.impossible.items():
-            notes[f"{found.name}: {number:,} events have impossible {what}: taken as unknown"] = (
-                None
+            found, exchanging = _summary(
+                recording, device, programs, choice or WindowChoice(), columns, compared
             )
-        if found.windows.missing:
-            notes[f"{found.name}: {found.windows.missing}"] = None
+            devices.append(found)
+            if not device.part:
+                taking.append(Taking(found.name, found.number, exchanging, found.parts.window))
+    for name in left_out(recording):
+        notes[f"{name} counts nowhere: it is no core that runs a program's operations"] = None
+    for summary in devices:
+        for what, number in summary.kernels.impossible.items():
+            text = f"{summary.name}: {number:,} events have impossible {what}: taken as unknown"
+            notes[text] = None
+        if summary.windows.missing:
+            notes[f"{summary.name}: {summary.windows.missing}"] = None
     for program, why in programs.failed.items():
         notes[f"the embedded program {program} cannot be read: {why}"] = None
     lanes = tuple(f"{s.name}: {lane.name}" for s in recording.sections for lane in s.lanes)
@@ -165,6 +180,7 @@ def summarize(
         tuple(notes),
         annotations_of(recording) if columns else (),
         recording.cut,
+        arrivals_of(taking),
     )
 
 
@@ -175,23 +191,29 @@ def _summary(
     choice: WindowChoice,
     columns: int,
     compared: bool,
-) -> DeviceSummary:
+) -> tuple[DeviceSummary, Exchanging]:
     categories = categorize(device, programs)
     steps = steps_of(recording, device)
     windows = windows_of(steps, device.busy, choice)
-    whole = parts_of(device, categories, windows.whole)
-    steady = parts_of(device, categories, windows.steady) if windows.steady else None
+    flying = categorize(replace(device, work=device.flying), programs)
+    exchanging = exchanging_of(device, categories, flying, programs)
+    split = partial(parts_of, device, categories, flying=flying, exchanging=exchanging)
+    whole = split(windows.whole)
+    steady = split(windows.steady) if windows.steady else None
     if windows.chosen is windows.whole:
         parts = whole
     elif windows.chosen is windows.steady and steady is not None:
         parts = steady
     else:
-        parts = parts_of(device, categories, windows.chosen)
+        parts = split(windows.chosen)
+    # One list of exchanges is enough: that of the chosen window.
+    whole = whole if whole is parts else replace(whole, collectives=())
+    steady = steady if steady is parts or steady is None else replace(steady, collectives=())
     work = device.work
     tallied = Tallied(device, categories, programs, self_times(work.begins, work.ends, work.lane))
     tallies = {by: tallies_of(tallied, by, windows.chosen) for by in BY}
     unplaced = tallies["category"].get(str(Category.OTHER), Tally(0, 0)).time
-    return DeviceSummary(
+    summary = DeviceSummary(
         host=recording.host,
         name=device.name,
         kind=device.kind,
@@ -206,10 +228,14 @@ def _summary(
         tallies=tallies,
         joined=_joined(tallied, categories, windows),
         unplaced=unplaced,
-        bins=bins_of(device, categories, windows.chosen, columns) if columns else None,
+        bins=bins_of(device, categories, windows.chosen, columns, flying, exchanging)
+        if columns
+        else None,
         compared=compared_of(tallied, steps, windows.chosen) if compared else None,
         kernels=kernel_details_of(device),
+        part=device.part,
     )
+    return summary, exchanging
 
 
 def _joined(tallied: Tallied, categories: Categories, windows: Windows) -> int:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 from typing import NamedTuple
@@ -13,15 +13,20 @@ from numpy.typing import NDArray
 
 from hloscope.chips import ChipKind
 from hloscope.traces.codes import distinct
+from hloscope.traces.graphs import DETAILS, covered_graphs, is_whole_graph
 from hloscope.traces.intervals import Intervals, union
 from hloscope.traces.lanes import LaneKind, lane_kind
+from hloscope.traces.placing import placed
 from hloscope.traces.recording import NONE, Codes, Lane, Recording, Section, TextColumn
 
-__all__ = ["Device", "Group", "Groups", "Work", "devices_of"]
+__all__ = ["Device", "Group", "Groups", "Work", "devices_of", "left_out"]
 
-_DEVICE = re.compile(r"/device:(GPU|TPU):(\d+)")
+_DEVICE = re.compile(r"/device:(GPU|TPU):(\d+)(?: (SparseCore \d+))?(?: (\[\d+\]))?$")
+_SPARSE = "Sparse Core "  # how lines of a SparseCore begin that stand beside a TensorCore's
 _NUMBERED = re.compile(r"\(-?\d+\)$")
 _MOST_DEVICES = 1 << 10  # of one host's CPU
+_OPERATIONS = "XLA Ops"
+_IMPOSSIBLE = ("/device:GPU:-", "/device:TPU:-")  # told by what losses there are
 _END = "end: "  # a CPU's marker of an operation's end, no operation
 
 _WANTED = (
@@ -86,6 +91,7 @@ class Work:
         graphs: The CUDA graph that launched it, 0 for none.
         hints: What a TPU's profiler calls the kind of the instruction.
         details: How a GPU's kernel was launched, as its tracer writes it.
+        texts: The whole text of the instruction, where a recording has it beside the label.
     """
 
     begins: NDArray[np.int64]
@@ -100,6 +106,7 @@ class Work:
     graphs: NDArray[np.int64]
     hints: TextColumn
     details: TextColumn = field(default_factory=lambda: TextColumn(np.empty(0, np.int32), ()))
+    texts: TextColumn | None = None
 
     def __len__(self) -> int:
         return len(self.begins)
@@ -147,6 +154,9 @@ class Device:
         steps: Its own steps, where it has them.
         stats: What the recording says of it.
         not_understood: Lanes that nobody knows what they hold, with their events.
+        part: What of the chip it is, where that is not its main core: ``SparseCore 1``.
+            It works beside that core and is a device of its own.
+        notes: What was left out, in sentences.
     """
 
     host: str
@@ -159,11 +169,13 @@ class Device:
     steps: Work
     stats: dict[str, object] = field(default_factory=dict)
     not_understood: tuple[tuple[str, int], ...] = ()
+    part: str = ""
+    notes: tuple[str, ...] = ()
 
     @property
     def name(self) -> str:
-        """``GPU 0``; of a CPU ``CPU 0``."""
-        return f"{self.kind.value.upper()} {self.number}"
+        """``GPU 0``; of a CPU ``CPU 0``; of a part ``TPU 0 SparseCore 1``."""
+        return f"{self.kind.value.upper()} {self.number} {self.part}".rstrip()
 
     @cached_property
     def busy(self) -> Intervals:
@@ -178,30 +190,86 @@ def devices_of(recording: Recording) -> tuple[Device, ...]:
         match = _DEVICE.match(section.name)
         if match is not None:
             kind = ChipKind.GPU if match[1] == "GPU" else ChipKind.TPU
-            found.append(_device(recording.host, kind, int(match[2]), section))
+            part = " ".join(word for word in match.groups()[2:] if word)
+            for name, lanes in _parts(part, section.lanes).items():
+                mine = Section(section.name, lanes, section.stats)
+                found.append(_device(recording.host, kind, int(match[2]), mine, name))
         elif section.name.startswith("/host:CPU"):
             found += _cpus(recording.host, section)
     return tuple(device for device in found if len(device.work) or device.not_understood)
 
 
-def _device(host: str, kind: ChipKind, number: int, section: Section) -> Device:
+def left_out(recording: Recording) -> tuple[str, ...]:
+    """Planes of devices that count nowhere: counters of a chip, custom ones, unknown ones."""
+    return tuple(
+        section.name
+        for section in recording.sections
+        if section.name.startswith(("/device:", "#Chip"))
+        and not section.name.startswith(_IMPOSSIBLE)
+        and _DEVICE.match(section.name) is None
+        and section.lanes
+    )
+
+
+def _parts(part: str, lanes: Sequence[Lane]) -> Mapping[str, tuple[Lane, ...]]:
+    """A plane's lanes by what runs them: a SparseCore's may stand among a TensorCore's."""
+    found: dict[str, tuple[Lane, ...]] = {}
+    for lane in lanes:
+        sparse = lane.name.startswith(_SPARSE) and "SparseCore" not in part
+        name = f"{part} SparseCore".lstrip() if sparse else part
+        found[name] = (*found.get(name, ()), lane)
+    return found
+
+
+def _device(host: str, kind: ChipKind, number: int, section: Section, part: str = "") -> Device:
     by_kind: dict[LaneKind, list[Lane]] = {}
     for lane in section.lanes:
         by_kind.setdefault(lane_kind(section.name, lane), []).append(lane)
     mine = by_kind.get(LaneKind.STREAM, []) + by_kind.get(LaneKind.OPERATIONS, [])
     unknown = by_kind.get(LaneKind.UNKNOWN, [])
+    work, notes = _without_whole_graphs(_work(mine), mine)
+    executions = _work(by_kind.get(LaneKind.MODULES, []))
     return Device(
         host=host,
         kind=kind,
         number=number,
         lanes=tuple(lane.name for lane in mine),
-        work=_work(mine),
-        flying=_work(by_kind.get(LaneKind.ASYNC, [])),
-        modules=_work(by_kind.get(LaneKind.MODULES, [])),
+        work=placed(work, executions),
+        flying=placed(_work(by_kind.get(LaneKind.ASYNC, [])), executions),
+        modules=executions,
         steps=_work(by_kind.get(LaneKind.STEPS, [])),
         stats=dict(section.stats),
         not_understood=tuple((lane.name, len(lane)) for lane in unknown),
+        part=part,
+        notes=notes,
     )
+
+
+def _without_whole_graphs(work: Work, lanes: Sequence[Lane]) -> tuple[Work, tuple[str, ...]]:
+    """The same without CUDA graphs as a whole whose nodes are there, and what was left out."""
+    if not work.graphs.any() and not any(map(is_whole_graph, work.labels.words)):
+        return work, ()
+    detailed = np.zeros(len(work), np.bool_)
+    for lane in lanes:
+        lane.stats.fetch(DETAILS)
+    for name in DETAILS:
+        detailed |= np.concatenate([lane.stats.present(name) for lane in lanes])
+    covered, alone = covered_graphs(
+        work.labels, work.begins, work.ends, work.graphs, work.correlations, detailed
+    )
+    notes = []
+    left = int(np.count_nonzero(covered))
+    if left:
+        notes.append(
+            f"{left:,} events of whole CUDA graphs are left out: the kernels that ran in them "
+            "are recorded"
+        )
+    if alone:
+        notes.append(
+            f"{alone:,} CUDA graphs were recorded as a whole: what ran in them is not known, "
+            "and all of it counts as compute"
+        )
+    return (_only(work, ~covered) if left else work), tuple(notes)
 
 
 def _cpus(host: str, section: Section) -> list[Device]:
@@ -252,6 +320,7 @@ def _only(work: Work, chosen: NDArray[np.bool_]) -> Work:
         graphs=work.graphs[chosen],
         hints=of(work.hints),
         details=of(work.details),
+        texts=of(work.texts) if work.texts is not None else None,
     )
 
 
@@ -300,6 +369,7 @@ def _work(lanes: Sequence[Lane]) -> Work:
         graphs=graphs.values,
         hints=hints.column(),
         details=details.column(),
+        texts=_texts(lanes),
     )
 
 
@@ -375,6 +445,19 @@ class _Texts:
         if self._codes is None:  # one number for all: it takes no room
             return TextColumn(np.broadcast_to(np.int32(NONE), self._size), [])
         return TextColumn(self._codes, list(self._places))
+
+
+def _texts(lanes: Sequence[Lane]) -> TextColumn | None:
+    """``long_name``, which the JSON has of a TPU's operations; of threads it is another thing."""
+    having = [lane for lane in lanes if lane.name.endswith(_OPERATIONS)]
+    if not having or not any("long_name" in lane.stats.names() for lane in having):
+        return None
+    texts, behind = _Texts(sum(map(len, lanes))), 0
+    for lane in lanes:
+        here = slice(behind, behind + len(lane))
+        behind = here.stop
+        texts.put(here, lane.stats.texts("long_name"))
+    return texts.column()
 
 
 def _operations(lane: Lane) -> TextColumn:

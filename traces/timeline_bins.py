@@ -13,6 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from hloscope.traces.categories import Categories
+from hloscope.traces.exchanging import Exchanging
 from hloscope.traces.exposure import split_of
 from hloscope.traces.timeline import Device
 from hloscope.traces.windows import Window
@@ -82,7 +83,14 @@ def edges_of(window: Window, columns: int) -> Times:
     return window.begin + whole * places + rest * places // number
 
 
-def bins_of(device: Device, categories: Categories, window: Window, columns: int) -> Bins:
+def bins_of(
+    device: Device,
+    categories: Categories,
+    window: Window,
+    columns: int,
+    flying: Categories | None = None,
+    exchanging: Exchanging | None = None,
+) -> Bins:
     """Split a window of a device's time in each of its columns.
 
     Args:
@@ -90,8 +98,10 @@ def bins_of(device: Device, categories: Categories, window: Window, columns: int
         categories: What each of its events did.
         window: What is looked at.
         columns: How many there are at most.
+        flying: As for ``split_of``.
+        exchanging: As for ``split_of``.
     """
-    split = split_of(device, categories, window)
+    split = split_of(device, categories, window, flying, exchanging)
     edges = edges_of(window, columns)
     begins, ends = edges[:-1], edges[1:]
     exposed = split.exposed.covered(begins, ends)

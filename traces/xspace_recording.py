@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 from hloscope.errors import InputError
 from hloscope.traces.codes import places_of
 from hloscope.traces.events import Events, EventStats, StatColumn, StatKind
-from hloscope.traces.recording import NONE, Lane, Recording, Section, TextColumn
+from hloscope.traces.recording import NONE, Lane, Recording, Section, TextColumn, signed
 from hloscope.traces.wire import WireError
 from hloscope.traces.written_texts import codes_of_texts
 from hloscope.traces.xspace import Line, Metadata, Plane, XSpace
@@ -344,7 +344,7 @@ def _programs(planes: Sequence[Plane]) -> Iterator[tuple[int, Callable[[], bytes
             numbered = _NUMBERED.search(found.name)
             said = _number(found.stats.get("program_id"))
             program = said if said is not None else int(numbered[1]) if numbered else number
-            yield program, _giving(proto)
+            yield signed(program), _giving(proto)
 
 
 def _giving(content: bytes) -> Callable[[], bytes]:

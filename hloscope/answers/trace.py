@@ -6,6 +6,7 @@ from collections.abc import Iterator
 
 from hloscope import units
 from hloscope.answers.trace_cells import PS, device_name, seconds, share
+from hloscope.answers.trace_exchanges import exchange_tables
 from hloscope.answers.trace_lists import list_table
 from hloscope.answers.trace_steps import step_summary, step_table
 from hloscope.pipeline.audit import plural
@@ -40,6 +41,7 @@ def report_trace(
         tables.append(list_table(trace, by, top))
         if stepped:
             tables.append(step_summary(trace))
+        tables += exchange_tables(trace, top)
     notes = [note for host in trace.hosts for note in _of_host(trace, host.host, host.notes)]
     return Report(
         "trace",

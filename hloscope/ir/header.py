@@ -41,6 +41,9 @@ class ModuleHeader:
     Attributes:
         attributes: Raw value of every attribute by key, understood or not.
         entry_layout: Shapes of the parameters and of the result, if printed.
+        devices: Ids of the devices that the program was compiled for, by what replica groups
+            call them: replica after replica, each with its partitions. A protobuf may tell
+            them, the text never does.
     """
 
     name: str
@@ -51,6 +54,7 @@ class ModuleHeader:
     num_partitions: int = 1
     replica_count: int = 1
     attributes: dict[str, str] = field(default_factory=dict)
+    devices: tuple[int, ...] = ()
 
 
 _ALIAS = re.compile(

@@ -508,6 +508,11 @@ class Module:
         """Copies that a replicated program runs as."""
         return self.header.replica_count
 
+    @property
+    def devices(self) -> tuple[int, ...]:
+        """Ids of the devices that it was compiled for, by their numbers in replica groups."""
+        return self.header.devices
+
     def instructions(self) -> Iterator[Instruction]:
         """All instructions of all computations, in printed order."""
         for computation in self.computations.values():

@@ -44,8 +44,8 @@ class Limits:
             bytes sent for nothing are worth a finding.
         reshard_bytes: Bytes that one device sends in all runs of a line to change a
             sharding, from which that is worth a finding.
-        exposed_share: Share (0..1) of the step's floor from which an exchange that
-            nothing hides is worth a finding.
+        exposed_share: Share (0..1) of the step's floor, or of a trace's window, from
+            which an exchange that nothing hides is worth a finding.
         float64_bytes: Bytes that one line computes in float64 from which it is
             worth a finding.
         quantized_flops_per_byte: FLOPs of quantized products for each byte that

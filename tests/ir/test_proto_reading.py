@@ -6,6 +6,9 @@ from pathlib import Path
 import pytest
 from oracles.equality import differences
 from oracles.instruction_texts import INSTRUCTIONS, module_text
+from oracles.traced_devices import assignment
+from oracles.xspaces import message as written
+from oracles.xspaces import number
 
 from hloscope.ir import parse_text
 from hloscope.ir.proto import read_proto, read_text_proto
@@ -340,3 +343,13 @@ def test_text_protos_with_run_lines_read_whole(fixtures_dir):
     stacks = [[str(place) for place in m.entry.root.stack] for m in modules]
     assert stacks == [[], ["file_name:2"], ["file_name_2:3", "file_name:2"]]
     assert modules[2].entry.root.location.function == "function_name_2"
+
+
+def test_devices_are_told_by_replica_and_partition():
+    content = parsed("HloModule m\nENTRY e { ROOT p = f32[] parameter(0) }")
+    content = content.as_serialized_hlo_module_proto()
+    assert read_proto(content).devices == ()
+    module = read_proto(content + assignment(0, 3, 1, 2))
+    assert (module.num_partitions, module.devices) == (4, (0, 3, 1, 2))
+    # Two replicas are said and one has a device: nothing is known of any.
+    assert read_proto(content + assignment(0, 1) + written(15, number(1, 2))).devices == ()

@@ -23,13 +23,30 @@ EVENTS = st.lists(
 """Beginning, duration and place in ``KINDS`` of each event."""
 
 
-def device_doing(events):
-    """A GPU and the categories of what it did."""
+def device_doing(events, flying=()):
+    """A device and the categories of what it did.
+
+    Args:
+        events: Its work.
+        flying: What is in flight beside it.
+    """
+    work, beside, none = _work(events), _work(list(flying)), _work([])
+    device = Device("host", ChipKind.TPU, 0, ("XLA Ops",), work, beside, none, none)
+    return device, categories_of(events)
+
+
+def categories_of(events):
+    """What each of some events does."""
+    codes = np.asarray([kind for *_, kind in events], np.int16)
+    return Categories(KINDS, codes, np.zeros(len(events), np.bool_))
+
+
+def _work(events):
     size = len(events)
     begins = np.asarray([begin for begin, _, _ in events], np.int64)
     none = TextColumn(np.full(size, NONE, np.int32), [])
     zeros = np.zeros(size, np.int64)
-    work = Work(
+    return Work(
         begins=begins,
         ends=begins + np.asarray([length for _, length, _ in events], np.int64),
         lane=np.zeros(size, np.int16),
@@ -42,6 +59,3 @@ def device_doing(events):
         graphs=zeros,
         hints=none,
     )
-    device = Device("host", ChipKind.GPU, 0, ("Stream #1",), work, work, work, work)
-    codes = np.asarray([kind for *_, kind in events], np.int16)
-    return device, Categories(KINDS, codes, np.zeros(size, np.bool_))

@@ -2,7 +2,7 @@
 
 from hypothesis import given
 from hypothesis import strategies as st
-from oracles.devices import EVENTS, KINDS, device_doing
+from oracles.devices import EVENTS, KINDS, categories_of, device_doing
 
 from hloscope.traces.exposure import parts_of
 from hloscope.traces.kernel_names import Category
@@ -18,15 +18,16 @@ def _moments(events, kinds):
     }
 
 
-@given(EVENTS, st.integers(-5, 40), st.integers(0, 60))
-def test_the_parts_are_those_of_single_moments_and_sum_to_the_window(events, begin, length):
-    device, categories = device_doing(events)
+@given(EVENTS, EVENTS, st.integers(-5, 40), st.integers(0, 60))
+def test_the_parts_are_those_of_single_moments_and_sum_to_the_window(events, flying, begin, length):
+    device, categories = device_doing(events, flying)
     window = Window(begin, begin + length, "a window")
-    parts = parts_of(device, categories, window)
+    parts = parts_of(device, categories, window, categories_of(flying))
     inside = set(range(begin, begin + length))
+    collectives, copied = {Category.ALL_REDUCE, Category.ALL_GATHER}, {Category.HOST_TO_DEVICE}
     compute = _moments(events, {Category.GEMM, Category.ELEMENTWISE}) & inside
-    exchange = _moments(events, {Category.ALL_REDUCE, Category.ALL_GATHER}) & inside
-    copies = _moments(events, {Category.HOST_TO_DEVICE}) & inside
+    exchange = _moments([*events, *flying], collectives) & inside
+    copies = _moments([*events, *flying], copied) & inside
     control = _moments(events, {Category.CONTROL}) & inside
     assert parts.compute == len(compute)
     assert parts.exposed_communication == len(exchange - compute)
@@ -43,6 +44,16 @@ def test_the_parts_are_those_of_single_moments_and_sum_to_the_window(events, beg
     )
     assert sum(split) == window.length
     assert parts.busy + parts.idle == window.length
+    for exchanged in parts.exchanges:
+        number = KINDS.index(exchanged.category)
+        mine = _moments([*events, *flying], {exchanged.category}) & inside
+        assert exchanged.time == len(mine)
+        assert exchanged.exposed == len(mine - compute)
+        assert any(kind == number for *_, kind in [*events, *flying])
+    # Names are all alike here, so that an exchange is a category.
+    assert {(row.key.category, row.time, row.exposed) for row in parts.collectives} == {
+        (row.category, row.time, row.exposed) for row in parts.exchanges
+    }
 
 
 def test_each_kind_of_communication_has_what_is_hidden_behind_compute():

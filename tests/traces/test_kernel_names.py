@@ -110,9 +110,8 @@ NAMES = {
         "loop_slice_fusion",
         "loop_dynamic_slice_fusion",
         "loop_concatenate_fusion",
-        "copy-start.3",
-        "slice-start.1",
     ],
+    C.IN_FLIGHT: ["copy-start.3", "slice-start.1"],
     C.REDUCTION: [
         "void cudnn::bn_fw_tr_1C11_kernel_NCHW<float, float>(int)",
         "void transformer_engine::normalization::rmsnorm_fwd_tuned_kernel<int>(int)",

@@ -11,7 +11,7 @@ import pytest
 from hloscope.traces.categories import Programs, categorize
 from hloscope.traces.exposure import parts_of
 from hloscope.traces.kernel_names import Category
-from hloscope.traces.reading import read_recording
+from hloscope.traces.reading import read_recording, read_trace
 from hloscope.traces.steps import StepSource, steps_of
 from hloscope.traces.timeline import devices_of
 from hloscope.traces.windows import Window
@@ -127,3 +127,42 @@ def test_steps_without_annotations_are_inferred_from_the_program_that_ran_longes
     assert (steps.source, steps.name) == (StepSource.INFERRED, "jit_loss_fn")
     assert len(steps.rows) == 5
     assert all(step.busy <= step.wall for step in steps.rows)
+
+
+def test_exposed_exchanges_of_each_core_are_what_a_tpus_own_fields_give(fixtures_dir):
+    name = "chrome/tpu_2core_inference.trace.json.gz"
+    document = json.loads(gzip.decompress((fixtures_dir / name).read_bytes()))
+    wanted = {3: defaultdict(int), 4: defaultdict(int)}
+    runs = {3: defaultdict(int), 4: defaultdict(int)}
+    for event in document["traceEvents"]:
+        category = (event.get("args") or {}).get("hlo_category")
+        if category in ("all-reduce", "all-to-all", "all-gather"):
+            wanted[event["pid"]][category] += round(event["dur"] * 1e6)
+            runs[event["pid"]][category] += 1
+    trace = read_trace(fixtures_dir / name)
+    for device, process in zip(trace.devices, (3, 4), strict=True):
+        found = {row.category: row for row in device.parts.exchanges}
+        # A core runs one operation at a time, and none of these beside another: all exposed.
+        assert {k: row.exposed for k, row in found.items()} == pytest.approx(wanted[process])
+        assert {kind: row.number for kind, row in found.items()} == runs[process]
+        assert device.parts.exposed_communication == sum(row.exposed for row in found.values())
+        # Its label is cut off, its text is not.
+        assert {row.key.written.group_size for row in device.parts.collectives} == {2}
+
+
+def test_cores_of_one_chip_are_never_done_before_the_other_begins(fixtures_dir):
+    trace = read_trace(fixtures_dir / "chrome" / "tpu_2core_inference.trace.json.gz")
+    arrivals = trace.hosts[0].arrivals.arrivals
+    first, second = arrivals.devices
+    assert (first.compared, second.compared, arrivals.skipped) == (259, 259, {})
+    # Of two, one waits for what the other one causes.
+    assert (first.waited, second.waited) == (second.caused, first.caused)
+    assert first.last + second.last == 259
+    assert 0 < first.waited + second.waited < trace.devices[0].parts.exposed_communication
+
+
+def test_devices_that_exchange_nothing_have_nothing_to_compare(fixtures_dir):
+    trace = read_trace(fixtures_dir / "xplane" / "nvidia_2x_gtx1080ti_fusion.xplane.pb")
+    assert [device.name for device in trace.devices] == ["GPU 0", "GPU 1"]
+    assert all(device.parts.collectives == () for device in trace.devices)
+    assert [row.compared for row in trace.hosts[0].arrivals.arrivals.devices] == [0, 0]

@@ -75,7 +75,9 @@ StackFrameIndexProto: 1 file_names string*; 2 function_names string*;
 FileLocation: 1 file_name_id int32; 2 function_name_id int32; 3 line int32; 4 column int32;
     5 end_line int32; 6 end_column int32
 StackFrame: 1 file_location_id int32; 2 parent_frame_id int32
-DeviceAssignmentProto: 1 replica_count int32; 2 computation_count int32
+DeviceAssignmentProto: 1 replica_count int32; 2 computation_count int32;
+    3 computation_devices ComputationDevice*
+ComputationDevice: 1 replica_device_ids int64*
 FrontendAttributes: 1 map FrontendAttribute*
 FrontendAttribute: 1 key string; 2 value string
 OpMetadata: 1 op_type string; 2 op_name string; 3 source_file string; 4 source_line int32;

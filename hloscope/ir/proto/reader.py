@@ -212,6 +212,7 @@ class _Builder:
             num_partitions=partitions,
             replica_count=replicas,
             attributes={key: text for key, text in attributes.items() if text is not None},
+            devices=_assigned(devices, replicas, partitions),
         )
 
     def entry_layout(self) -> tuple[tuple[Shape, ...], Shape] | None:
@@ -335,6 +336,14 @@ class _Builder:
             str(fields.parameter_number) if fields.opcode == "parameter" else "",
             InstructionFields(fields, scope),
         )
+
+
+def _assigned(assignment: Any, replicas: int, partitions: int) -> tuple[int, ...]:
+    """Device ids by replica and partition; ``()`` where some are missing."""
+    columns = [each.replica_device_ids for each in assignment.computation_devices]
+    if len(columns) != partitions or any(len(column) != replicas for column in columns):
+        return ()
+    return tuple(column[replica] for replica in range(replicas) for column in columns)
 
 
 def _aliases_text(aliases: tuple[Alias, ...]) -> str | None:

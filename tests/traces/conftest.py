@@ -1,0 +1,32 @@
+"""Recordings that are written for a test."""
+
+import pytest
+from oracles.xspaces import space
+
+from hloscope.traces.reading import read_recording, read_trace
+
+
+@pytest.fixture
+def recorded_as(tmp_path):
+    """The recording of some planes."""
+
+    def write(*planes):
+        path = tmp_path / "h.xplane.pb"
+        path.write_bytes(space(*planes))
+        return read_recording(path)
+
+    return write
+
+
+@pytest.fixture
+def trace_of(tmp_path):
+    """The summary of some planes, or of several hosts' planes by the host's name."""
+
+    def write(*planes, **hosts):
+        folder = tmp_path / "plugins" / "profile" / "run"
+        folder.mkdir(parents=True)
+        for host, theirs in (hosts or {"h": planes}).items():
+            (folder / f"{host}.xplane.pb").write_bytes(space(*theirs, hostnames=(host,)))
+        return read_trace(tmp_path)
+
+    return write
