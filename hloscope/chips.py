@@ -152,6 +152,11 @@ class Chip:
     caveat: str | None = None
 
     @property
+    def compiles_here(self) -> bool:
+        """Whether hloscope can compile for it where it is not."""
+        return self.kind is not ChipKind.GPU or self.gpu is not None
+
+    @property
     def link_bandwidth_one_way(self) -> float | None:
         """Bytes a second that the chip can send, over all links together."""
         return self.link_bandwidth / 2 if self.link_bandwidth is not None else None
@@ -192,6 +197,8 @@ _UNTUNED = "nothing is autotuned without the card, so library choices can differ
 _CUDA_GUIDE = "CUDA C++ programming guide, technical specifications per compute capability"
 _XLA_SPEC = "OpenXLA target_config/specs/{}.txtpb (what XLA reads from the card)"
 _LIBTPU = "usable memory: libtpu 0.0.50's own out-of-memory message for a program too large"
+_AMD_CARD = "memory: as ROCm's runtime reports it to XLA"
+_AMD_ONLY_HELD = "hloscope does not compile for it: recordings and modules are held against it"
 _CLOCK = (
     "clock: follows from the bf16 peak and the units in Cloud TPU documentation "
     "({} with {} arrays of 128x128 multiply-adds in all)"
@@ -505,6 +512,63 @@ def _chips() -> Mapping[str, Chip]:
                 "limits: " + _CUDA_GUIDE,
             ),
             caveat=_UNTUNED,
+        ),
+        Chip(
+            name="mi300x",
+            vendor="AMD",
+            kind=ChipKind.GPU,
+            title="Instinct MI300X 192 GB",
+            peaks=MappingProxyType(
+                {
+                    "bf16": 1307.4 * _T,
+                    "f16": 1307.4 * _T,
+                    "tf32": 653.7 * _T,
+                    "f32": 163.4 * _T,
+                    "f64": 163.4 * _T,
+                    "f8e4m3fnuz": 2614.9 * _T,
+                    "f8e5m2fnuz": 2614.9 * _T,
+                    "s8": 2614.9 * _T,
+                }
+            ),
+            memory_bandwidth=5300e9,
+            memory_bytes=206_141_652_992,
+            link_bandwidth=896e9,
+            device_kinds=("AMD Instinct MI300X",),
+            sources=(
+                "peaks (matrix units), memory, Infinity Fabric (7 links of 128 GB/s): AMD Instinct "
+                "MI300X data sheet",
+                _AMD_CARD,
+            ),
+            caveat=_AMD_ONLY_HELD,
+        ),
+        Chip(
+            name="mi355x",
+            vendor="AMD",
+            kind=ChipKind.GPU,
+            title="Instinct MI355X 288 GB",
+            # It has no TensorFloat-32, unlike the MI300X.
+            peaks=MappingProxyType(
+                {
+                    "bf16": 2516.6 * _T,
+                    "f16": 2516.6 * _T,
+                    "f32": 157.3 * _T,
+                    "f64": 78.6 * _T,
+                    "f8e4m3fn": 5033.2 * _T,
+                    "f8e5m2": 5033.2 * _T,
+                    "f4e2m1fn": 10_066.3 * _T,
+                    "s8": 5033.2 * _T,
+                }
+            ),
+            memory_bandwidth=8000e9,
+            memory_bytes=309_220_868_096,
+            link_bandwidth=1075.2e9,
+            device_kinds=("AMD Instinct MI355X",),
+            sources=(
+                "peaks (matrix units), memory, Infinity Fabric (7 links of 153.6 GB/s): AMD "
+                "Instinct MI355X data sheet",
+                _AMD_CARD,
+            ),
+            caveat=_AMD_ONLY_HELD,
         ),
         Chip(
             name="v4",

@@ -12,8 +12,11 @@ from hloscope.sources import Progress, Subject
 
 if TYPE_CHECKING:
     from hloscope.chips import Chip
+    from hloscope.ir import Module
+    from hloscope.passes.traced_join import TraceJoin
+    from hloscope.traces.summary import Trace
 
-__all__ = ["chip_of", "given_chip", "open_session"]
+__all__ = ["chip_of", "given_chip", "join_of", "open_session"]
 
 
 def chip_of(subject: Subject, name: str | None) -> Chip | None:
@@ -49,3 +52,19 @@ def open_session(
     if limits is not None:
         everything[Limits] = limits
     return Session(subject, given=everything, progress=progress)
+
+
+def join_of(trace: Trace, chip: Chip | None = None) -> TraceJoin:
+    """A trace held against the programs that it embeds.
+
+    Args:
+        trace: The run.
+        chip: What ran it; as the recording says, where left out.
+    """
+    from hloscope.passes.traced_join import join_trace
+    from hloscope.subjects import ModuleSubject
+
+    def session(module: Module, ran_on: Chip) -> Session:
+        return open_session(ModuleSubject(module, module.name), None, given=given_chip(ran_on))
+
+    return join_trace(trace, session, chip)

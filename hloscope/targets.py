@@ -109,6 +109,8 @@ def _chip_row(chip: Chip) -> tuple[str | Quantity, ...]:
 
 
 def _readiness(chip: Chip) -> str:
+    if not chip.compiles_here:
+        return "no"
     try:
         find_plugins(parse_target(chip.name))
     except TargetError:

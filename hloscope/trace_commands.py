@@ -8,6 +8,7 @@ from pathlib import Path
 
 from hloscope.errors import UsageError
 from hloscope.pipeline.findings import Report
+from hloscope.sessions import join_of
 from hloscope.sources import Progress
 
 __all__ = ["given_trace", "profile_of", "trace"]
@@ -24,6 +25,7 @@ def trace(
     plot: str | os.PathLike[str] | None = None,
     against: str | os.PathLike[str] | None = None,
     fail_slower: float | None = None,
+    chip: str | None = None,
     progress: Progress | None = None,
 ) -> Report:
     """Say what devices really did, from a profile.
@@ -41,13 +43,16 @@ def trace(
             ``source`` to it, by category, family of kernels and operation.
         fail_slower: With ``against``: the report does not pass where its median step is
             slower by more than this share (0.05 is 5%), and by more than steps vary.
+        chip: What ran it, one of ``hloscope targets``; as the recording says if left out.
         progress: As for :func:`load`.
 
     Raises:
         UsageError: There is no such run, list or window, the picture cannot be written, or
             ``against`` does not go with the rest.
+        TargetError: There is no such chip.
         InputError: Nothing was recorded there, or nothing of it is understood.
     """
+    from hloscope.answers.roofline import named_chip
     from hloscope.answers.trace import SHOWN, report_trace
     from hloscope.answers.trace_against import report_against
     from hloscope.answers.trace_plot import COLUMNS, plot_trace
@@ -63,6 +68,7 @@ def trace(
             hint=f"Choose one of: {', '.join(BY)}.",
         )
     choice = WindowChoice.parse(window)
+    ran_on = named_chip(chip) if chip is not None else None
     shown = SHOWN if top is None else top
     if against is not None:
         if plot is not None or steps or by != "category":
@@ -86,7 +92,7 @@ def trace(
     found = read_trace(Path(source), run, choice, progress, columns)
     if plot is not None:
         write_svg(plot, plot_trace(found))
-    return report_trace(found, by=by, steps=steps, top=shown)
+    return report_trace(found, by=by, steps=steps, top=shown, join=join_of(found, ran_on))
 
 
 def profile_of(source: object) -> str | None:

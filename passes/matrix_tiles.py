@@ -76,9 +76,13 @@ def tile_of(chip: Chip, dtypes: Sequence[str]) -> Tile | None:
             return None
         side = 256 if chip.name in _WIDE_ARRAYS else 128
         return Tile(8 * 32 // max(width, 8), side, side, _TPU_SOURCE.format(side))
-    if chip.kind is ChipKind.GPU and width in _MMA_SUMMED:
+    if _is_of_nvidia(chip) and width in _MMA_SUMMED:
         return Tile(16, 8, _MMA_SUMMED[width], _PTX_SOURCE.format(_MMA_SUMMED[width]))
     return None
+
+
+def _is_of_nvidia(chip: Chip) -> bool:
+    return chip.kind is ChipKind.GPU and chip.vendor != "AMD"
 
 
 @dataclass(frozen=True, slots=True)
@@ -167,7 +171,7 @@ def pad_products(
         launch = times.get(launched) if launched is not None else None
         if tile is None or launch is None or not launch.compute or not launch.flops:
             continue
-        if chip.kind is ChipKind.GPU and (array := _unaligned(row)) is not None:
+        if _is_of_nvidia(chip) and (array := _unaligned(row)) is not None:
             unaligned.append(UnalignedProduct(row, *array, launch.nominal_seconds))
         padded = tile.padded(size)
         more = (row.count.flops or 0) * (_growth(size, padded) - 1)

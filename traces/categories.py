@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from functools import cached_property
 
@@ -138,6 +138,15 @@ class Programs:
         """An instruction by its program and its name, if it is embedded."""
         by_name = self._by_name(program)
         return by_name.get(name) if by_name is not None else None
+
+    def instructions(self, program: int) -> Iterable[Instruction]:
+        """All of a program's instructions; none where it is not embedded."""
+        return (self._by_name(program) or {}).values()
+
+    def content(self, program: int) -> bytes | None:
+        """A program's serialized module as it is embedded."""
+        give = self._recording.programs.get(program)
+        return give() if give is not None and program not in self.failed else None
 
     def module(self, program: int) -> Module | None:
         """A program's module; ``None`` where it is not embedded, or cannot be read."""

@@ -13,6 +13,7 @@ from pathlib import Path
 from hloscope.errors import InputError
 from hloscope.traces.chrome_recording import read_chrome_trace
 from hloscope.traces.files import find_run, is_xspace
+from hloscope.traces.operations import with_shared_programs
 from hloscope.traces.recording import Recording
 from hloscope.traces.summary import HostSummary, Trace, summarize
 from hloscope.traces.windows import WindowChoice
@@ -76,13 +77,14 @@ def read_trace(
     say = progress or (lambda _phase, _seconds: None)
     say("read the profile", None)
     hosts, failed = [], []
+    programs: dict[bytes, bytes] = {}
     summarized = partial(_summarized, choice=choice, columns=columns, compared=compared)
     summaries = _summaries(found.files, summarized)
     for path, result in zip(found.files, summaries, strict=True):
         if isinstance(result, InputError):
             failed.append((path, result))
         else:
-            hosts.append(result)
+            hosts.append(with_shared_programs(result, programs))
     say("read the profile", 0.0)
     if not hosts and failed:
         first = failed[0][1]

@@ -21,6 +21,7 @@ from hloscope.traces.exposure import Parts, parts_of
 from hloscope.traces.kernel_details import KernelDetails, kernel_details_of
 from hloscope.traces.kernel_names import Category
 from hloscope.traces.losses import losses_of
+from hloscope.traces.operations import Operations, kept_programs, operations_of
 from hloscope.traces.recording import Recording
 from hloscope.traces.self_time import self_times
 from hloscope.traces.steps import Steps, annotations_of, steps_of
@@ -55,6 +56,7 @@ class DeviceSummary:
         compared: Its time as it is compared with another run's, where that was asked for.
         kernels: How its kernels were launched, where the recording says.
         part: What of the chip it is, where that is not its main core.
+        operations: What ran in it by HLO instruction.
     """
 
     host: str
@@ -75,6 +77,7 @@ class DeviceSummary:
     compared: Compared | None = None
     kernels: KernelDetails = field(default_factory=lambda: KernelDetails({}, {}))
     part: str = ""
+    operations: Operations = field(default_factory=Operations)
 
     @property
     def time(self) -> int:
@@ -96,6 +99,7 @@ class HostSummary:
             picture was asked for.
         cut: Where its file is cut off, in a sentence; empty of a whole one.
         arrivals: Who of its devices waits for whom.
+        programs: Serialized HLO modules by program id: those that took most time.
     """
 
     host: str
@@ -106,6 +110,7 @@ class HostSummary:
     annotations: tuple[tuple[int, int, int], ...] = ()
     cut: str = ""
     arrivals: HostArrivals = field(default_factory=HostArrivals)
+    programs: Mapping[int, bytes] = field(default_factory=dict)
 
 
 @dataclass(frozen=True)
@@ -172,6 +177,7 @@ def summarize(
     for program, why in programs.failed.items():
         notes[f"the embedded program {program} cannot be read: {why}"] = None
     lanes = tuple(f"{s.name}: {lane.name}" for s in recording.sections for lane in s.lanes)
+    kept = kept_programs([found.operations for found in devices], programs)
     return HostSummary(
         recording.host,
         recording.place,
@@ -181,6 +187,7 @@ def summarize(
         annotations_of(recording) if columns else (),
         recording.cut,
         arrivals_of(taking),
+        kept,
     )
 
 
@@ -234,6 +241,7 @@ def _summary(
         compared=compared_of(tallied, steps, windows.chosen) if compared else None,
         kernels=kernel_details_of(device),
         part=device.part,
+        operations=operations_of(recording, device, programs, tallied.own, windows.chosen),
     )
     return summary, exchanging
 

@@ -7,8 +7,10 @@ from collections.abc import Iterator
 from hloscope import units
 from hloscope.answers.trace_cells import PS, device_name, seconds, share
 from hloscope.answers.trace_exchanges import exchange_tables
+from hloscope.answers.trace_join import instruction_table, join_facts, join_sentence
 from hloscope.answers.trace_lists import list_table
 from hloscope.answers.trace_steps import step_summary, step_table
+from hloscope.passes.traced_join import TraceJoin
 from hloscope.pipeline.audit import plural
 from hloscope.pipeline.findings import Column, Quantity, Report, Table, Text, Unit
 from hloscope.traces.exposure import Parts
@@ -19,11 +21,17 @@ __all__ = ["SHOWN", "in_short", "report_trace"]
 SHOWN = 20
 """Rows of a table where nothing else is said."""
 
+_INSTRUCTIONS = 10  # of which the names are long, where nothing else is said
 _DIFFERENT = 0.01  # of the share of busy time, from which two windows tell two stories
 
 
 def report_trace(
-    trace: Trace, *, by: str = "category", steps: bool = False, top: int = SHOWN
+    trace: Trace,
+    *,
+    by: str = "category",
+    steps: bool = False,
+    top: int = SHOWN,
+    join: TraceJoin | None = None,
 ) -> Report:
     """Say what devices did in a run.
 
@@ -32,6 +40,7 @@ def report_trace(
         by: What to list time by, one of ``hloscope.traces.tallies.BY``.
         steps: Whether to list each step, and nothing else but the overview.
         top: How many rows are listed at most; 0 for all.
+        join: The run held against its programs, if it is.
     """
     tables = [_devices(trace), _parts(trace)]
     stepped = any(device.steps.rows for device in trace.devices)
@@ -42,14 +51,20 @@ def report_trace(
         if stepped:
             tables.append(step_summary(trace))
         tables += exchange_tables(trace, top)
+        if join is not None:
+            tables.append(instruction_table(join, _INSTRUCTIONS if top == SHOWN else top))
     notes = [note for host in trace.hosts for note in _of_host(trace, host.host, host.notes)]
     return Report(
         "trace",
         trace.name,
-        {"devices": Quantity("devices", len(trace.devices)), **_partial(trace)},
-        summary=_summary(trace),
+        {
+            "devices": Quantity("devices", len(trace.devices)),
+            **_partial(trace),
+            **(join_facts(join) if join else {}),
+        },
+        summary=_summary(trace) + (join_sentence(join) if join else ""),
         tables=tuple(tables),
-        notes=(*trace.notes, *dict.fromkeys(notes)),
+        notes=(*trace.notes, *dict.fromkeys(notes), *(join.notes if join else ())),
     )
 
 

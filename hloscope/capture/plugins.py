@@ -154,9 +154,19 @@ def plugin_folder(component: Component) -> Path:
 
 
 def components_of(target: Target, *, with_cudnn: bool = False) -> tuple[Component, ...]:
-    """What has to be there to compile for ``target`` without its chip."""
+    """What has to be there to compile for ``target`` without its chip.
+
+    Raises:
+        TargetError: Nothing compiles for it without the chip.
+    """
     if target.chip is None or target.chip.kind is ChipKind.CPU:
         return ()
+    if not target.chip.compiles_here:
+        raise TargetError(
+            f"nothing here compiles for {target.chip.title}",
+            place=f"target {target.text}",
+            hint=f"Hold a module or a recording against it instead: --chip {target.chip.name}.",
+        )
     if target.chip.kind is ChipKind.TPU:
         return (COMPONENTS["tpu"],)
     if with_cudnn:

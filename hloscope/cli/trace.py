@@ -62,6 +62,15 @@ def trace(
             help="What counts: all, steady, a step, or steps 3-9; auto is steady where known.",
         ),
     ] = "auto",
+    chip: Annotated[
+        str | None,
+        typer.Option(
+            "--chip",
+            metavar="NAME",
+            show_default=False,
+            help="What ran it, as `hloscope targets` lists them; as the profile says if left out.",
+        ),
+    ] = None,
     top: Annotated[
         int, typer.Option("--top", metavar="N", min=0, help="Rows of a table; 0 for all.")
     ] = 20,
@@ -107,6 +116,7 @@ def trace(
             plot=plot,
             against=against,
             fail_slower=_share(fail_slower) if fail_slower is not None else None,
+            chip=chip,
             progress=progress,
         )
     return print_report(report, as_json=output.json)

@@ -54,8 +54,9 @@ class Limits:
             over blocks spelled out again and again would do without, from which those
             are worth a finding.
         repeated_instructions: Instructions of a program from which that matters.
-        launch_share: Share (0..1) of the step's time from which what loops spend on
-            launching is worth a finding.
+        launch_share: Share (0..1) of the step's time from which what loops, or in a trace
+            short kernels, spend on launching is worth a finding.
+        short_kernel_seconds: Seconds on average up to which a traced kernel is short.
         loop_launches: Kernels that a loop launches in a step from which that matters.
         warning_share: Share (0..1) of the step, in the measure that a rule is
             about, from which a finding is a warning and no longer a note.
@@ -101,6 +102,7 @@ class Limits:
     repeated_instructions: int = 1000
     launch_share: float = 0.1
     loop_launches: int = 1000
+    short_kernel_seconds: float = 5e-6
     warning_share: float = 0.05
     error_share: float = 0.25
     attention_keys: int = 512

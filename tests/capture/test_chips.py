@@ -8,7 +8,8 @@ import sys
 
 import pytest
 
-from hloscope.chips import CHIPS, ChipKind, chip_of_device_kind, parse_target
+from hloscope.capture.plugins import components_of
+from hloscope.chips import CHIPS, chip_of_device_kind, parse_target
 from hloscope.errors import TargetError
 
 
@@ -73,7 +74,7 @@ def test_every_chip_names_its_sources_and_no_figure_is_zero(chip):
 
 
 @pytest.mark.parametrize(
-    "chip", [c for c in CHIPS.values() if c.kind is ChipKind.GPU], ids=lambda chip: chip.name
+    "chip", [c for c in CHIPS.values() if c.gpu is not None], ids=lambda chip: chip.name
 )
 def test_float32_peak_follows_from_the_card(chip):
     # Two operations (multiply and add) a lane and clock; vendors round, and quote
@@ -84,7 +85,7 @@ def test_float32_peak_follows_from_the_card(chip):
 
 
 @pytest.mark.parametrize(
-    "chip", [c for c in CHIPS.values() if c.kind is ChipKind.GPU], ids=lambda chip: chip.name
+    "chip", [c for c in CHIPS.values() if c.gpu is not None], ids=lambda chip: chip.name
 )
 def test_a_target_config_repeats_the_card(chip):
     text = chip.gpu.target_config()
@@ -92,6 +93,27 @@ def test_a_target_config_repeats_the_card(chip):
     assert f"major: {chip.gpu.compute_capability[0]} " in text
     assert f'device_description_str: "{chip.gpu.description}"' in text
     assert text.count("{") == text.count("}")
+
+
+@pytest.mark.parametrize(
+    ("chip", "units", "clock_ghz", "per_clock"),
+    [
+        ("mi300x", 304, 2.1, {"bf16": 2048, "f8e4m3fnuz": 4096, "tf32": 1024, "f32": 256}),
+        ("mi355x", 256, 2.4, {"bf16": 4096, "f8e4m3fn": 8192, "f4e2m1fn": 16384, "f32": 256}),
+    ],
+)
+def test_peaks_of_matrix_units_follow_from_what_each_does_in_a_cycle(
+    chip, units, clock_ghz, per_clock
+):
+    # FLOPs of a compute unit in a cycle: AMD CDNA 3 and CDNA 4 architecture white papers.
+    for dtype, flops in per_clock.items():
+        assert math.isclose(CHIPS[chip].peaks[dtype], units * clock_ghz * 1e9 * flops, rel_tol=1e-3)
+
+
+def test_a_chip_that_nothing_compiles_for_is_refused_with_what_can_be_done():
+    with pytest.raises(TargetError, match="nothing here compiles for Instinct MI300X") as caught:
+        components_of(parse_target("mi300x:8"))
+    assert "--chip mi300x" in caught.value.hint
 
 
 def test_a_device_finds_its_chip():
