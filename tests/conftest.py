@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import os
+import subprocess
+import sys
 from collections.abc import Callable
 from pathlib import Path
 
@@ -12,6 +14,8 @@ from hloscope.capture import Artifact, CaptureRequest, Source, SourceKind, captu
 from hloscope.capture.plugins import find_plugins
 from hloscope.chips import parse_target
 from hloscope.errors import TargetError
+from hloscope.traces.reading import read_trace
+from hloscope.traces.summary import Trace
 
 ROOT = Path(__file__).resolve().parent.parent
 NO_SKIPPED_TARGETS = "HLOSCOPE_TEST_NO_SKIPPED_TARGETS"
@@ -57,3 +61,13 @@ def capture_arch(need_target: Callable[[str], None]) -> CaptureArch:
         return done[key]
 
     return get
+
+
+@pytest.fixture(scope="session")
+def recorded_loop(tmp_path_factory: pytest.TempPathFactory) -> Callable[[str], Trace]:
+    """Loops that ran on this machine's CPU, by their names in ``oracles/record_loops.py``."""
+    folder = tmp_path_factory.mktemp("loops")
+    script = Path(__file__).parent / "oracles" / "record_loops.py"
+    environment = {**os.environ, "JAX_PLATFORMS": "cpu"}
+    subprocess.run([sys.executable, script, folder], check=True, env=environment, timeout=300)
+    return lambda name: read_trace(folder / name)

@@ -81,7 +81,7 @@ class Parts:
         control: Time in which only loops, calls or branches were open.
         idle: Time in which nothing ran.
         exchanges: By category, the one with most exposed time first.
-        gaps: Where nothing ran.
+        gaps: Where nothing ran; of a summary the longest ones.
         collectives: By the program's instruction, the one with most exposed time first.
     """
 
@@ -112,7 +112,7 @@ class Split:
         exposed: The part of it in which nothing was computed.
         exposed_copies: Where memory was only copied or cleared.
         open: Where only loops, calls or branches were open.
-        gaps: Where nothing ran.
+        gaps: Where nothing ran; of a summary the longest ones.
     """
 
     compute: Intervals

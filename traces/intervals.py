@@ -82,6 +82,13 @@ class Intervals:
         span = self.span
         return EMPTY if span is None else self & other.gaps(*span)
 
+    def longest(self, number: int) -> Intervals:
+        """As many of the longest of them."""
+        if len(self) <= number:
+            return self
+        kept = np.sort(np.argpartition(self.ends - self.begins, -number)[-number:])
+        return Intervals(self.begins[kept], self.ends[kept])
+
     def gaps(self, begin: int, end: int) -> Intervals:
         """What of a window is in none of them.
 

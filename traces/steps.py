@@ -17,7 +17,16 @@ from hloscope.traces.launches import calls_of, launches_of
 from hloscope.traces.recording import Lane, Recording, TextColumn
 from hloscope.traces.timeline import Device, Work
 
-__all__ = ["Step", "StepSource", "Steps", "annotations_of", "steady_window", "steps_of"]
+__all__ = [
+    "Annotations",
+    "Step",
+    "StepSource",
+    "Steps",
+    "annotations_of",
+    "longest_program",
+    "steady_window",
+    "steps_of",
+]
 
 _FEWEST = 4  # steps of which the usual one can be told
 _UNUSUAL, _WORTH = 3, 0.05
@@ -73,18 +82,65 @@ class Steps:
     rows: tuple[Step, ...]
 
 
-def annotations_of(recording: Recording) -> tuple[tuple[int, int, int], ...]:
-    """The host's annotated steps: number, beginning and end of each, in picoseconds."""
-    found = _annotated(recording)
-    if found is None:
-        return ()
-    columns = (found.numbers, found.begins, found.ends)
-    return tuple(zip(*(column.tolist() for column in columns), strict=True))
+@dataclass(frozen=True)
+class Annotations:
+    """What a program said of its steps while it ran.
+
+    Attributes:
+        lane: The thread.
+        events: Which of its events they are, in the order of time.
+        name: What they are called.
+        numbers: ``step_num`` of each.
+    """
+
+    lane: Lane
+    events: NDArray[np.int64]
+    name: str
+    numbers: tuple[int, ...]
+
+    @property
+    def begins(self) -> NDArray[np.int64]:
+        """Where each begins."""
+        return self.lane.begins[self.events]
+
+    @property
+    def ends(self) -> NDArray[np.int64]:
+        """Where each ends."""
+        return self.lane.ends[self.events]
+
+    def containing(self, times: NDArray[np.int64]) -> NDArray[np.int64]:
+        """Which of them each moment lies in; -1 for none."""
+        place = np.searchsorted(self.begins, times, "right") - 1
+        return np.where((place >= 0) & (times < self.ends[place]), place, -1)
+
+    def rows(
+        self,
+        device: Device,
+        which: NDArray[np.int64],
+        begins: NDArray[np.int64],
+        ends: NDArray[np.int64],
+    ) -> tuple[Step, ...]:
+        """Steps of work that belongs to some of them, -1 for none."""
+        mine = which >= 0
+        which, begins, ends = which[mine], begins[mine], ends[mine]
+        if not len(which):
+            return ()
+        order = np.argsort(which, kind="stable")
+        which, begins, ends = which[order], begins[order], ends[order]
+        first = np.append(0, np.flatnonzero(which[1:] != which[:-1]) + 1)
+        found = which[first].tolist()
+        return _rows(
+            device,
+            [self.numbers[place] for place in found],
+            np.minimum.reduceat(begins, first),
+            np.maximum.reduceat(ends, first),
+            (self.ends - self.begins)[found].tolist(),
+        )
 
 
 def steps_of(recording: Recording, device: Device) -> Steps:
     """The steps of a device; work is told to be a step's by the launch that it follows."""
-    annotated = _annotated(recording)
+    annotated = annotations_of(recording)
     if annotated is not None:
         rows = _by_launch(recording, device, annotated) or _by_call(recording, device, annotated)
         rows = rows or _by_execution(device, annotated)
@@ -111,47 +167,8 @@ def _words(work: Work) -> list[str]:
     return [work.labels.words[code] for code in work.labels.codes[order].tolist()]
 
 
-@dataclass(frozen=True)
-class _Annotated:
-    """Annotations of one name, in order."""
-
-    name: str
-    numbers: NDArray[np.int64]
-    begins: NDArray[np.int64]
-    ends: NDArray[np.int64]
-
-    def containing(self, times: NDArray[np.int64]) -> NDArray[np.int64]:
-        """Which of them each moment lies in; -1 for none."""
-        place = np.searchsorted(self.begins, times, "right") - 1
-        return np.where((place >= 0) & (times < self.ends[place]), place, -1)
-
-    def rows(
-        self,
-        device: Device,
-        which: NDArray[np.int64],
-        begins: NDArray[np.int64],
-        ends: NDArray[np.int64],
-    ) -> tuple[Step, ...]:
-        """Steps of work that belongs to some of them, -1 for none."""
-        mine = which >= 0
-        which, begins, ends = which[mine], begins[mine], ends[mine]
-        if not len(which):
-            return ()
-        order = np.argsort(which, kind="stable")
-        which, begins, ends = which[order], begins[order], ends[order]
-        first = np.append(0, np.flatnonzero(which[1:] != which[:-1]) + 1)
-        found = which[first]
-        return _rows(
-            device,
-            self.numbers[found].tolist(),
-            np.minimum.reduceat(begins, first),
-            np.maximum.reduceat(ends, first),
-            (self.ends - self.begins)[found].tolist(),
-        )
-
-
-def _annotated(recording: Recording) -> _Annotated | None:
-    """The annotation that most events of the host have: its name, numbers and times."""
+def annotations_of(recording: Recording) -> Annotations | None:
+    """The annotation that most events of the host have."""
     best: tuple[Lane, NDArray[np.bool_], NDArray[np.int64]] | None = None
     for section in recording.sections:
         for lane in section.lanes:
@@ -170,10 +187,10 @@ def _annotated(recording: Recording) -> _Annotated | None:
     most = int(np.argmax(np.bincount(codes)))
     mine = np.flatnonzero(known & (lane.labels.codes == most))
     mine = mine[np.argsort(lane.begins[mine], kind="stable")]
-    return _Annotated(lane.labels.words[most], numbers[mine], lane.begins[mine], lane.ends[mine])
+    return Annotations(lane, mine, lane.labels.words[most], tuple(numbers[mine].tolist()))
 
 
-def _by_launch(recording: Recording, device: Device, steps: _Annotated) -> tuple[Step, ...]:
+def _by_launch(recording: Recording, device: Device, steps: Annotations) -> tuple[Step, ...]:
     """All work that was launched within each annotation, by its correlation with the launch."""
     work = device.work
     if not work.correlations.any():
@@ -189,18 +206,18 @@ def _by_launch(recording: Recording, device: Device, steps: _Annotated) -> tuple
     return steps.rows(device, np.where(launched, of_step[place], -1), work.begins, work.ends)
 
 
-def _by_call(recording: Recording, device: Device, steps: _Annotated) -> tuple[Step, ...]:
+def _by_call(recording: Recording, device: Device, steps: Annotations) -> tuple[Step, ...]:
     """Executions of the program that ran longest, by the call that each is of: the n-th."""
     runs = _executions(device)
     if runs is None:
         return ()
-    calls = calls_of(recording, _program(device))
+    calls = calls_of(recording, longest_program(device))
     if len(calls) != len(runs[0]):
         return ()
     return steps.rows(device, steps.containing(calls), *runs)
 
 
-def _by_execution(device: Device, steps: _Annotated) -> tuple[Step, ...]:
+def _by_execution(device: Device, steps: Annotations) -> tuple[Step, ...]:
     """Executions of the program that ran longest: as many as the annotations, or a multiple."""
     runs = _executions(device)
     if runs is None:
@@ -303,10 +320,11 @@ def _inferred(device: Device) -> Steps:
         return Steps(StepSource.NONE, "", ())
     begins, ends = runs
     rows = _rows(device, list(range(len(begins))), begins, ends, None)
-    return Steps(StepSource.INFERRED, _program(device), rows)
+    return Steps(StepSource.INFERRED, longest_program(device), rows)
 
 
-def _program(device: Device) -> str:
+def longest_program(device: Device) -> str:
+    """The module that a device ran longest, as its lane of modules names it; empty for none."""
     work = device.modules if len(device.modules) else device.work
     column = work.labels if len(device.modules) else work.modules
     totals = _times_by(column, work)
@@ -315,7 +333,7 @@ def _program(device: Device) -> str:
 
 def _rows(
     device: Device,
-    numbers: list[int],
+    numbers: Sequence[int],
     begins: NDArray[np.int64],
     ends: NDArray[np.int64],
     host: list[int] | None,

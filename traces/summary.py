@@ -18,6 +18,9 @@ from hloscope.traces.categories import Categories, Programs, categorize
 from hloscope.traces.compared import Compared, compared_of
 from hloscope.traces.exchanging import Exchanging, exchanging_of
 from hloscope.traces.exposure import Parts, parts_of
+from hloscope.traces.host_budget import HostBudget
+from hloscope.traces.host_pace import DevicePace
+from hloscope.traces.host_side import Beside, host_side
 from hloscope.traces.kernel_details import KernelDetails, kernel_details_of
 from hloscope.traces.kernel_names import Category
 from hloscope.traces.losses import losses_of
@@ -31,6 +34,8 @@ from hloscope.traces.timeline_bins import Bins, bins_of
 from hloscope.traces.windows import WindowChoice, Windows, windows_of
 
 __all__ = ["DeviceSummary", "HostSummary", "Trace", "summarize"]
+
+_GAPS = 256  # of the longest ones, which are kept
 
 
 @dataclass(frozen=True)
@@ -57,6 +62,7 @@ class DeviceSummary:
         kernels: How its kernels were launched, where the recording says.
         part: What of the chip it is, where that is not its main core.
         operations: What ran in it by HLO instruction.
+        pace: What it waited for in it, and how far its host was ahead.
     """
 
     host: str
@@ -78,6 +84,7 @@ class DeviceSummary:
     kernels: KernelDetails = field(default_factory=lambda: KernelDetails({}, {}))
     part: str = ""
     operations: Operations = field(default_factory=Operations)
+    pace: DevicePace | None = None
 
     @property
     def time(self) -> int:
@@ -100,6 +107,7 @@ class HostSummary:
         cut: Where its file is cut off, in a sentence; empty of a whole one.
         arrivals: Who of its devices waits for whom.
         programs: Serialized HLO modules by program id: those that took most time.
+        budget: What its thread that drives the devices did; ``None`` where none is known to.
     """
 
     host: str
@@ -111,6 +119,7 @@ class HostSummary:
     cut: str = ""
     arrivals: HostArrivals = field(default_factory=HostArrivals)
     programs: Mapping[int, bytes] = field(default_factory=dict)
+    budget: HostBudget | None = None
 
 
 @dataclass(frozen=True)
@@ -151,6 +160,7 @@ def summarize(
     notes = dict.fromkeys(recording.notes)
     devices: list[DeviceSummary] = []
     taking: list[Taking] = []
+    beside: list[Beside] = []
     everyone = devices_of(recording)
     notes.update(dict.fromkeys(losses_of(recording, everyone)))
     for device in everyone:
@@ -164,8 +174,13 @@ def summarize(
                 recording, device, programs, choice or WindowChoice(), columns, compared
             )
             devices.append(found)
+            beside.append(Beside(device, found.steps, found.windows.chosen, found.parts.gaps))
             if not device.part:
                 taking.append(Taking(found.name, found.number, exchanging, found.parts.window))
+    budget, paces = host_side(recording, beside)
+    devices = [
+        replace(_in_short(each), pace=pace) for each, pace in zip(devices, paces, strict=True)
+    ]
     for name in left_out(recording):
         notes[f"{name} counts nowhere: it is no core that runs a program's operations"] = None
     for summary in devices:
@@ -184,11 +199,33 @@ def summarize(
         tuple(devices),
         tuple(dict.fromkeys(lanes)),
         tuple(notes),
-        annotations_of(recording) if columns else (),
+        _annotated(recording) if columns else (),
         recording.cut,
         arrivals_of(taking),
         kept,
+        budget,
     )
+
+
+def _annotated(recording: Recording) -> tuple[tuple[int, int, int], ...]:
+    found = annotations_of(recording)
+    if found is None:
+        return ()
+    return tuple(zip(found.numbers, found.begins.tolist(), found.ends.tolist(), strict=True))
+
+
+def _in_short(summary: DeviceSummary) -> DeviceSummary:
+    """The same with its longest gaps alone: there may be as many as there are events."""
+
+    def short(parts: Parts) -> Parts:
+        return replace(parts, gaps=parts.gaps.longest(_GAPS))
+
+    whole = short(summary.whole)
+    parts = whole if summary.parts is summary.whole else short(summary.parts)
+    steady = summary.steady
+    if steady is not None:
+        steady = parts if steady is summary.parts else short(steady)
+    return replace(summary, whole=whole, steady=steady, parts=parts)
 
 
 def _summary(

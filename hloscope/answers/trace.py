@@ -7,6 +7,7 @@ from collections.abc import Iterator
 from hloscope import units
 from hloscope.answers.trace_cells import PS, device_name, seconds, share
 from hloscope.answers.trace_exchanges import exchange_tables
+from hloscope.answers.trace_host import host_tables, pace_notes
 from hloscope.answers.trace_join import instruction_table, join_facts, join_sentence
 from hloscope.answers.trace_lists import list_table
 from hloscope.answers.trace_steps import step_summary, step_table
@@ -51,8 +52,9 @@ def report_trace(
         if stepped:
             tables.append(step_summary(trace))
         tables += exchange_tables(trace, top)
-        if join is not None:
-            tables.append(instruction_table(join, _INSTRUCTIONS if top == SHOWN else top))
+    tables += host_tables(trace, steps=steps, top=top)
+    if join is not None and not steps:
+        tables.append(instruction_table(join, _INSTRUCTIONS if top == SHOWN else top))
     notes = [note for host in trace.hosts for note in _of_host(trace, host.host, host.notes)]
     return Report(
         "trace",
@@ -64,7 +66,12 @@ def report_trace(
         },
         summary=_summary(trace) + (join_sentence(join) if join else ""),
         tables=tuple(tables),
-        notes=(*trace.notes, *dict.fromkeys(notes), *(join.notes if join else ())),
+        notes=(
+            *pace_notes(trace),
+            *trace.notes,
+            *dict.fromkeys(notes),
+            *(join.notes if join else ()),
+        ),
     )
 
 

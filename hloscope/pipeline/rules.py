@@ -77,6 +77,9 @@ class Limits:
             the state, from which copies of the state are worth a finding.
         replicated_bytes: Bytes on one device from which they are.
         compile_seconds: Seconds of XLA's compile from which it is long.
+        traced_share: Share (0..1) of a recording's window from which what the host did in
+            it, or what a device waited for, is worth a finding.
+        eager_kernels: Kernels of one run up to which a program is a single operation.
     """
 
     constant_bytes: int = 1 << 20
@@ -107,6 +110,8 @@ class Limits:
     error_share: float = 0.25
     attention_keys: int = 512
     padding_share: float = 0.02
+    traced_share: float = 0.02
+    eager_kernels: int = 2
 
     def severity(self, share: float) -> Severity:
         """How much something matters that is this share (0..1) of the step."""

@@ -89,3 +89,9 @@ def test_nested_kernels_count_once():
     # The published mistake: 10 + 4 + 4 of 10 is 180% busy.
     busy = union(np.asarray([0, 1, 6], np.int64), np.asarray([10, 5, 10], np.int64))
     assert busy.total == 10
+
+
+def test_the_longest_are_kept_in_their_order():
+    every = union(np.asarray([0, 10, 20, 30]), np.asarray([3, 11, 25, 32]))
+    assert every.longest(2) == union(np.asarray([0, 20]), np.asarray([3, 25]))
+    assert every.longest(4) is every

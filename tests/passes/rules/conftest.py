@@ -12,6 +12,7 @@ from hloscope.pipeline.findings import Finding
 from hloscope.pipeline.loading import load_passes
 from hloscope.pipeline.rules import RULES, Limits, call
 from hloscope.pipeline.session import Session
+from hloscope.traces.summary import Trace
 
 HEAD = """
 import jax, jax.numpy as jnp, numpy as np
@@ -73,3 +74,24 @@ def told() -> Callable[..., tuple[Finding, ...]]:
         return call(rule, session.arguments(rule.needs))
 
     return tell
+
+
+class _Nothing:
+    """A subject that brings no program."""
+
+    def inputs(self):
+        return {}
+
+
+@pytest.fixture
+def found_in_trace() -> Callable[..., tuple[Finding, ...]]:
+    """The findings of one rule in a recording; every share counts where no limits are given."""
+    load_passes()
+
+    def find(code: str, trace: Trace, limits: Limits | None = None):
+        given = {Trace: trace, Limits: limits or Limits(traced_share=0.0)}
+        session = Session(_Nothing(), given=given)
+        rule = RULES[code]
+        return call(rule, session.arguments(rule.needs))
+
+    return find
