@@ -308,7 +308,7 @@ def decode_events(
     """Decode what every event has: its metadata's id, its offset and its duration.
 
     Args:
-        buffer: The file, and at least eight bytes behind it.
+        buffer: The file, and at least 24 bytes behind it.
         begins: Where each event's contents begin.
         ends: Where they end.
         into: Where offsets and durations are written to; new arrays where left out.

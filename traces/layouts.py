@@ -166,7 +166,7 @@ def decode_heads(
     """The numbers of events that begin as usual: metadata's id, offset, duration.
 
     Args:
-        buffer: The file.
+        buffer: The file, and at least 24 bytes behind it.
         begins: Where each event's contents begin.
         ends: Where they end.
 

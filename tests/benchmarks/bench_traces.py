@@ -6,8 +6,9 @@ Run: python tests/benchmarks/bench_traces.py [FOLDER]
 steps, categories, joined with the embedded module. ``xprof`` makes its kernel stats, and
 ``ProfileData`` gives every event's name, start and duration and adds the durations up.
 Each runs in a process of its own, one after the other in every round; the first round is
-thrown away, so that the file is in memory. Starting Python and importing is not counted,
-the peak of memory is the process's own. All of them must find the same time of kernels.
+thrown away, so that the file is in memory. Starting Python and importing is not counted;
+``cpu`` is the processor's time, of all threads, which a busy machine lengthens less. The
+peak of memory is the process's own. All of them must find the same time of kernels.
 
 The second table reads folders of one, two, four and eight hosts of a million kernels each,
 on one core and on all: what is in memory at a time must not grow with the hosts.
@@ -26,8 +27,10 @@ import tempfile
 import time
 from collections.abc import Callable
 from pathlib import Path
+from typing import TYPE_CHECKING
 
-from built_trace import Built, write_trace
+if TYPE_CHECKING:
+    from built_trace import Built
 
 SIZES = {1_000_000: 5, 5_000_000: 3}
 HOSTS = (1, 2, 4, 8)
@@ -99,11 +102,12 @@ CONTENDERS = {"hloscope": hloscope, "xprof": xprof, "ProfileData": profile_data,
 def measure(name: str, path: Path) -> None:
     """Do the work of one contender and print what it took."""
     work = CONTENDERS[name](path)
-    start = time.perf_counter()
+    start, before = time.perf_counter(), time.process_time()
     found = work()
-    taken = time.perf_counter() - start
-    peaks = [resource.getrusage(who).ru_maxrss / 1e6 for who in (0, resource.RUSAGE_CHILDREN)]
-    print(json.dumps({"seconds": taken, "peaks": peaks, "found": found}))
+    taken, cpu = time.perf_counter() - start, time.process_time() - before
+    whose = resource.RUSAGE_SELF, resource.RUSAGE_CHILDREN
+    peaks = [resource.getrusage(who).ru_maxrss * 1024 / 1e9 for who in whose]
+    print(json.dumps({"seconds": taken, "cpu": cpu, "peaks": peaks, "found": found}))
 
 
 def run(name: str, path: Path, cores: set[int] | None = None) -> dict[str, object] | None:
@@ -128,6 +132,8 @@ def run(name: str, path: Path, cores: set[int] | None = None) -> dict[str, objec
 
 def build(path: Path, kernels: int) -> Built:
     """Write a trace in another process: what is started counts this one's memory as its own."""
+    from built_trace import Built
+
     command = [sys.executable, __file__, "--build", str(path), str(kernels)]
     said = subprocess.run(command, capture_output=True, check=True).stdout
     return Built(path, **json.loads(said))
@@ -136,8 +142,8 @@ def build(path: Path, kernels: int) -> Built:
 def compare(built: Built, rounds: int, names: list[str]) -> None:
     size = built.path.stat().st_size / 1e6
     print(f"\n{built.kernels:,} kernels, {built.steps:,} steps, {size:.0f} MB, {rounds} rounds")
-    titles = ("", "median s", "range", "peak GB", "kernels s")
-    print("{:<12} {:>9} {:>15} {:>9} {:>14}".format(*titles))
+    titles = ("", "median s", "range", "cpu s", "peak GB", "kernels s")
+    print("{:<12} {:>9} {:>15} {:>7} {:>9} {:>12}".format(*titles))
     taken: dict[str, list[dict[str, object]]] = {name: [] for name in names}
     for _ in range(rounds + 1):
         for name in list(taken):
@@ -154,7 +160,12 @@ def compare(built: Built, rounds: int, names: list[str]) -> None:
         peak = max(each["peaks"][0] for each in every[1:])
         spread = f"{min(seconds):.2f}-{max(seconds):.2f}"
         middle = statistics.median(seconds)
-        print(f"{name:<12} {middle:>9.2f} {spread:>15} {peak:>9.2f} {every[0]['found']:>14.3f}")
+        cpu = statistics.median(each["cpu"] for each in every[1:])
+        print(
+            f"{name:<12} {middle:>9.2f} {spread:>15} {cpu:>7.2f} {peak:>9.2f}"
+            f" {every[0]['found']:>12.3f}",
+            flush=True,
+        )
 
 
 def compare_hosts(built: Built, place: Path) -> None:
@@ -187,6 +198,8 @@ def main() -> None:
         measure(sys.argv[2], Path(sys.argv[3]))
         return
     if len(sys.argv) == 4 and sys.argv[1] == "--build":
+        from built_trace import write_trace
+
         built = write_trace(Path(sys.argv[2]), int(sys.argv[3]))
         print(json.dumps({name: getattr(built, name) for name in ("kernels", "steps", "time")}))
         return
