@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 
 from hloscope.chips import ChipKind
 from hloscope.traces.lanes import LaneKind, lane_kind
-from hloscope.traces.recording import Lane, Recording, Section
+from hloscope.traces.recording import Lane, Recording
 from hloscope.traces.timeline import Device
 
 __all__ = ["losses_of"]
@@ -53,8 +53,15 @@ def _found(recording: Recording, devices: Sequence[Device]) -> Iterator[str]:
         dropped = section.stats.get("dropped_traces")
         if isinstance(dropped, int) and dropped > 0:
             yield f"{section.name}: {dropped:,} events were dropped: times and counts are too low"
-        if section.name.startswith("/device:"):
-            yield from _impossible(section)
+        if _NEGATIVE.match(section.name):
+            number = sum(map(len, section.lanes))
+            yield f"{section.name}: no device has such a number, its {number:,} events are left out"
+    for device in devices:
+        if device.work.impossible:
+            yield (
+                f"{device.name}: {device.work.impossible:,} events have impossible correlations: "
+                "taken as unknown"
+            )
     gpus = [device for device in devices if device.kind is ChipKind.GPU]
     if sum(len(device.work) for device in gpus) in (_LIMIT, _LIMIT + 1):
         yield (
@@ -62,21 +69,6 @@ def _found(recording: Recording, devices: Sequence[Device]) -> Iterator[str]:
             "is missing (gpu_max_activity_api_events raises it)"
         )
     yield from _unmatched(recording, gpus)
-
-
-def _impossible(section: Section) -> Iterator[str]:
-    """Identifiers that no tracer gives."""
-    if _NEGATIVE.match(section.name):
-        number = sum(map(len, section.lanes))
-        yield f"{section.name}: no device has such a number, its {number:,} events are left out"
-        return
-    wrong = 0
-    for lane in section.lanes:
-        if "correlation_id" in lane.stats.names():
-            numbers, known = lane.stats.numbers("correlation_id")
-            wrong += int(np.count_nonzero(known & (numbers < 0)))
-    if wrong:
-        yield f"{section.name}: {wrong:,} events have impossible correlations: taken as unknown"
 
 
 def _unmatched(recording: Recording, gpus: Sequence[Device]) -> Iterator[str]:

@@ -114,28 +114,21 @@ class Annotations:
         return np.where((place >= 0) & (times < self.ends[place]), place, -1)
 
     def rows(
-        self,
-        device: Device,
-        which: NDArray[np.int64],
-        begins: NDArray[np.int64],
-        ends: NDArray[np.int64],
+        self, device: Device, begins: NDArray[np.int64], ends: NDArray[np.int64]
     ) -> tuple[Step, ...]:
-        """Steps of work that belongs to some of them, -1 for none."""
-        mine = which >= 0
-        which, begins, ends = which[mine], begins[mine], ends[mine]
-        if not len(which):
+        """Steps by when the work of each begins and ends; there is none where it never does."""
+        found = np.flatnonzero(begins <= ends).tolist()
+        if not found:
             return ()
-        order = np.argsort(which, kind="stable")
-        which, begins, ends = which[order], begins[order], ends[order]
-        first = np.append(0, np.flatnonzero(which[1:] != which[:-1]) + 1)
-        found = which[first].tolist()
-        return _rows(
-            device,
-            [self.numbers[place] for place in found],
-            np.minimum.reduceat(begins, first),
-            np.maximum.reduceat(ends, first),
-            (self.ends - self.begins)[found].tolist(),
-        )
+        spent = (self.ends - self.begins)[found].tolist()
+        numbers = [self.numbers[place] for place in found]
+        return _rows(device, numbers, begins[found], ends[found], spent)
+
+    def nowhere(self) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+        """A beginning and an end for each, of no work yet."""
+        size = len(self.numbers)
+        limits = np.iinfo(np.int64)
+        return np.full(size, limits.max), np.full(size, limits.min)
 
 
 def steps_of(recording: Recording, device: Device) -> Steps:
@@ -197,13 +190,21 @@ def _by_launch(recording: Recording, device: Device, steps: Annotations) -> tupl
         return ()
     launches = launches_of(recording)
     which = steps.containing(launches.times)
-    if not (which >= 0).any():
+    inside = np.flatnonzero((which >= 0) & (launches.correlations > 0))
+    if not len(inside):
         return ()
-    order = np.argsort(launches.correlations, kind="stable")
-    known, of_step = launches.correlations[order], which[order]
-    place = np.minimum(np.searchsorted(known, work.correlations), len(known) - 1)
-    launched = (known[place] == work.correlations) & (work.correlations != 0)
-    return steps.rows(device, np.where(launched, of_step[place], -1), work.begins, work.ends)
+    known, of_step = launches.correlations[inside], which[inside]
+    if np.any(known[1:] < known[:-1]):
+        order = np.argsort(known, kind="stable")
+        known, of_step = known[order], of_step[order]
+    begins, ends = steps.nowhere()
+    for chunk in chunks(len(work)):
+        asked = work.correlations[chunk]
+        place = np.minimum(np.searchsorted(known, asked), len(known) - 1)
+        mine = np.flatnonzero(known[place] == asked)
+        np.minimum.at(begins, of_step[place[mine]], work.begins[chunk][mine])
+        np.maximum.at(ends, of_step[place[mine]], work.ends[chunk][mine])
+    return steps.rows(device, begins, ends)
 
 
 def _by_call(recording: Recording, device: Device, steps: Annotations) -> tuple[Step, ...]:
@@ -214,7 +215,7 @@ def _by_call(recording: Recording, device: Device, steps: Annotations) -> tuple[
     calls = calls_of(recording, longest_program(device))
     if len(calls) != len(runs[0]):
         return ()
-    return steps.rows(device, steps.containing(calls), *runs)
+    return _of_runs(device, steps, steps.containing(calls), runs)
 
 
 def _by_execution(device: Device, steps: Annotations) -> tuple[Step, ...]:
@@ -225,8 +226,21 @@ def _by_execution(device: Device, steps: Annotations) -> tuple[Step, ...]:
     each, rest = divmod(len(runs[0]), len(steps.numbers))
     if rest or not each:
         return ()
-    which = np.repeat(np.arange(len(steps.numbers)), each)
-    return steps.rows(device, which, *runs)
+    return _of_runs(device, steps, np.repeat(np.arange(len(steps.numbers)), each), runs)
+
+
+def _of_runs(
+    device: Device,
+    steps: Annotations,
+    which: NDArray[np.int64],
+    runs: tuple[NDArray[np.int64], NDArray[np.int64]],
+) -> tuple[Step, ...]:
+    """Steps of executions that belong to some annotations, -1 for none."""
+    begins, ends = steps.nowhere()
+    mine = np.flatnonzero(which >= 0)
+    np.minimum.at(begins, which[mine], runs[0][mine])
+    np.maximum.at(ends, which[mine], runs[1][mine])
+    return steps.rows(device, begins, ends)
 
 
 def _executions(device: Device) -> tuple[NDArray[np.int64], NDArray[np.int64]] | None:

@@ -92,6 +92,7 @@ class Work:
         hints: What a TPU's profiler calls the kind of the instruction.
         details: How a GPU's kernel was launched, as its tracer writes it.
         texts: The whole text of the instruction, where a recording has it beside the label.
+        impossible: Events whose correlation no tracer gives: it is taken as none.
     """
 
     begins: NDArray[np.int64]
@@ -107,6 +108,7 @@ class Work:
     hints: TextColumn
     details: TextColumn = field(default_factory=lambda: TextColumn(np.empty(0, np.int32), ()))
     texts: TextColumn | None = None
+    impossible: int = 0
 
     def __len__(self) -> int:
         return len(self.begins)
@@ -249,11 +251,13 @@ def _without_whole_graphs(work: Work, lanes: Sequence[Lane]) -> tuple[Work, tupl
     """The same without CUDA graphs as a whole whose nodes are there, and what was left out."""
     if not work.graphs.any() and not any(map(is_whole_graph, work.labels.words)):
         return work, ()
-    detailed = np.zeros(len(work), np.bool_)
+    detailed = work.details.codes != NONE
+    if detailed.all():
+        return work, ()  # all of them are kernels
     for lane in lanes:
         lane.stats.fetch(DETAILS)
     for name in DETAILS:
-        detailed |= np.concatenate([lane.stats.present(name) for lane in lanes])
+        detailed = detailed | np.concatenate([lane.stats.present(name) for lane in lanes])
     covered, alone = covered_graphs(
         work.labels, work.begins, work.ends, work.graphs, work.correlations, detailed
     )
@@ -321,6 +325,7 @@ def _only(work: Work, chosen: NDArray[np.bool_]) -> Work:
         hints=of(work.hints),
         details=of(work.details),
         texts=of(work.texts) if work.texts is not None else None,
+        impossible=work.impossible,
     )
 
 
@@ -332,7 +337,7 @@ def _work(lanes: Sequence[Lane]) -> Work:
     )
     labels, operations, modules, hints, details = (_Texts(size) for _ in range(5))
     programs, correlations, runs, graphs = (_Numbers(size) for _ in range(4))
-    behind = 0
+    behind = impossible = 0
     for number, lane in enumerate(lanes):
         here = slice(behind, behind + len(lane))
         behind = here.stop
@@ -353,7 +358,10 @@ def _work(lanes: Sequence[Lane]) -> Work:
         ):
             column.put(here, _numbers(lane, names))
         # A negative one is none, whatever tracer wrote it.
-        np.maximum(correlations.values[here], 0, out=correlations.values[here])
+        mine = correlations.values[here]
+        if len(mine) and mine.min() < 0:
+            impossible += int(np.count_nonzero(mine < 0))
+            np.maximum(mine, 0, out=mine)
         # What the columns hold now need not be kept in the lanes as well.
         lane.stats.release()
     return Work(
@@ -370,6 +378,7 @@ def _work(lanes: Sequence[Lane]) -> Work:
         hints=hints.column(),
         details=details.column(),
         texts=_texts(lanes),
+        impossible=impossible,
     )
 
 

@@ -222,8 +222,8 @@ def test_identifiers_that_no_tracer_gives_are_taken_as_unknown_and_counted(writt
     assert device.whole.busy == 3 * 5  # their times are as good as others
     assert device.about == {"core_count": 28}
     assert found.notes == (
-        "/device:GPU:0: 2 events have impossible correlations: taken as unknown",
         "/device:GPU:-1: no device has such a number, its 1 events are left out",
+        "GPU 0: 2 events have impossible correlations: taken as unknown",
     )
 
 
