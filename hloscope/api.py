@@ -90,7 +90,7 @@ def audit(
     chosen = _configured(config)
     subject = load(source, progress=progress, **options)
     profile = trace if trace is not None else profile_of(source)
-    given, facts = given_trace(profile, progress)
+    given, facts = given_trace(profile, subject, progress)
     session = open_session(subject, progress, chosen.limits if limits is None else limits, given)
     report = run_audit(session, subject, config=chosen)
     return replace(report, header={**report.header, **facts}) if facts else report

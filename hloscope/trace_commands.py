@@ -9,7 +9,8 @@ from pathlib import Path
 from hloscope.errors import UsageError
 from hloscope.pipeline.findings import Report
 from hloscope.sessions import join_of
-from hloscope.sources import Progress
+from hloscope.sources import Progress, Subject
+from hloscope.subjects import ModuleSubject
 
 __all__ = ["given_trace", "profile_of", "trace"]
 
@@ -20,6 +21,7 @@ def trace(
     run: str | None = None,
     by: str = "category",
     window: str = "auto",
+    device: str | None = None,
     steps: bool = False,
     top: int | None = None,
     plot: str | os.PathLike[str] | None = None,
@@ -36,6 +38,7 @@ def trace(
         by: What to list time by: category, kernel, family, op, scope, source, module or stream.
         window: What counts: ``all``, ``steady``, a step (``7``), steps (``3-9``), or
             ``auto``, which is steady state where that is known and all where it is not.
+        device: Only the device of this name (``GPU 3``, or ``3``).
         steps: List each step instead.
         top: Rows of each table; 0 for all, by default 20.
         plot: Where to write a picture of the window over time, as SVG.
@@ -79,6 +82,8 @@ def trace(
             )
         before = read_trace(Path(source), run, choice, progress, compared=True)
         after = read_trace(Path(against), None, choice, progress, compared=True)
+        if device is not None:
+            before, after = before.only(device), after.only(device)
         return report_against(before, after, top=shown, fail_slower=fail_slower)
     if fail_slower is not None:
         raise UsageError(
@@ -90,6 +95,8 @@ def trace(
         check_svg(plot)
     columns = COLUMNS if plot is not None else 0
     found = read_trace(Path(source), run, choice, progress, columns)
+    if device is not None:
+        found = found.only(device)
     if plot is not None:
         write_svg(plot, plot_trace(found))
     return report_trace(found, by=by, steps=steps, top=shown, join=join_of(found, ran_on))
@@ -106,14 +113,26 @@ def profile_of(source: object) -> str | None:
 
 
 def given_trace(
-    source: str | os.PathLike[str] | None, progress: Progress | None
+    source: str | os.PathLike[str] | None, subject: Subject, progress: Progress | None
 ) -> tuple[Mapping[type, object], Mapping[str, str]]:
-    """A profile as an input of a session, and what the head of a report says of it."""
+    """A profile as an input of a session, and what the head of a report says of it.
+
+    A program that comes without its chip is held against the one that the profile names.
+    """
     if source is None:
         return {}, {}
     from hloscope.answers.trace import in_short
+    from hloscope.chips import CHIPS, Chip, ChipKind
+    from hloscope.passes.traced_chip import chip_of_device
     from hloscope.traces.reading import read_trace
     from hloscope.traces.summary import Trace
 
     found = read_trace(Path(source), progress=progress)
-    return {Trace: found}, {"profile": in_short(found)}
+    given: dict[type, object] = {Trace: found}
+    facts = {"profile": in_short(found)}
+    ran_on = chip_of_device(found.devices[0])
+    known = ran_on.chip in CHIPS.values() and ran_on.chip.kind is not ChipKind.CPU
+    if known and isinstance(subject, ModuleSubject):
+        given[Chip] = ran_on.chip
+        facts["chip"] = f"{ran_on.chip.title} ({ran_on.how})"
+    return given, facts

@@ -35,6 +35,7 @@ def test_every_embedded_program_is_listed_and_can_be_chosen(profile):
 def test_its_audit_has_the_trace_beside_the_program(profile):
     report = hloscope.audit(profile)
     assert report.header["profile"] == f"{profile.name}: 1 GPU, 5 steps, all"
+    assert str(report.header["chip"]).startswith("Instinct MI355X")
     assert report.trust is not None
     assert report.trust.traced == pytest.approx(1.0)
 

@@ -13,6 +13,7 @@ from functools import partial
 import numpy as np
 
 from hloscope.chips import ChipKind
+from hloscope.errors import UsageError
 from hloscope.traces.arrivals import HostArrivals, Taking, arrivals_of
 from hloscope.traces.categories import Categories, Programs, categorize
 from hloscope.traces.compared import Compared, compared_of
@@ -140,6 +141,27 @@ class Trace:
     def devices(self) -> tuple[DeviceSummary, ...]:
         """Those of all hosts."""
         return tuple(device for host in self.hosts for device in host.devices)
+
+    def only(self, wanted: str) -> Trace:
+        """The same of the devices of a name, ``GPU 3`` or ``3``, on every host.
+
+        Raises:
+            UsageError: No device has that name.
+        """
+        names = [device.name for device in self.devices]
+        asked = wanted.strip().lower()
+        chosen = {name for name in names if asked in (name.lower(), name.partition(" ")[2])}
+        if not chosen:
+            raise UsageError(
+                f"no device has the name {wanted!r}",
+                place=f"--device {wanted}",
+                hint=f"The devices are: {', '.join(dict.fromkeys(names))}.",
+            )
+        hosts = (
+            replace(host, devices=tuple(d for d in host.devices if d.name in chosen))
+            for host in self.hosts
+        )
+        return replace(self, hosts=tuple(host for host in hosts if host.devices))
 
 
 def summarize(

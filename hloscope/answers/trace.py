@@ -15,6 +15,7 @@ from hloscope.passes.traced_join import TraceJoin
 from hloscope.pipeline.audit import plural
 from hloscope.pipeline.findings import Column, Quantity, Report, Table, Text, Unit
 from hloscope.traces.exposure import Parts
+from hloscope.traces.host_pace import Bound
 from hloscope.traces.summary import DeviceSummary, Trace
 
 __all__ = ["SHOWN", "in_short", "report_trace"]
@@ -111,6 +112,8 @@ def _summary(trace: Trace) -> str:
                 f"{device_name(trace, first)} was busy {steady:.1%} in steady state; {whole:.1%} "
                 f"over the whole window of {units.seconds(length * PS)}{_because(first)}"
             )
+    if first.pace is not None and first.pace.bound is not Bound.UNCLEAR:
+        text += f"; it is {first.pace.bound.value}"
     others = len(trace.devices) - 1
     return f"{text}; {plural(others, 'device')} more." if others else f"{text}."
 

@@ -7,11 +7,23 @@ from collections.abc import Mapping
 
 from hloscope.pipeline.findings import Basis, Column, Quantity, Text, Unit
 from hloscope.traces.kernel_details import KernelLaunch
+from hloscope.traces.kernel_families import family_of
 from hloscope.traces.summary import Trace
 
-__all__ = ["LAUNCH_NOTE", "launch_cells", "launch_columns", "launches_of"]
+__all__ = ["LAUNCH_NOTE", "kernel_title", "launch_cells", "launch_columns", "launches_of"]
 
 LAUNCH_NOTE = "registers, shared memory: of the launch that most of a kernel's events have."
+
+
+def kernel_title(name: str) -> str:
+    """What people call a kernel: of a C++ name the function, without arguments and templates.
+
+    Args:
+        name: As the tracer has it.
+    """
+    if "<" in name or "(" in name:
+        return family_of(name)
+    return name.removesuffix(".kd")
 
 
 def launches_of(trace: Trace) -> dict[str, Counter[KernelLaunch]]:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from hloscope.answers.trace_cells import seconds, share
 from hloscope.answers.trace_kernels import (
     LAUNCH_NOTE,
+    kernel_title,
     launch_cells,
     launch_columns,
     launches_of,
@@ -39,6 +40,7 @@ def list_table(trace: Trace, by: str, top: int) -> Table:
     total = sum(tally.time for tally in tallies.values())
     shown = list(tallies.items())[: top or None]
     steps = _steps(trace)
+    kernels = by == "kernel"
     columns = [
         Column(by, text=_TEXTS.get(by, Text.NAME)),
         Column("time", Unit.SECONDS),
@@ -47,13 +49,15 @@ def list_table(trace: Trace, by: str, top: int) -> Table:
     ]
     if steps:
         columns += [Column("a step", Unit.SECONDS), Column("events a step", Unit.COUNT)]
-    launches = launches_of(trace) if by == "kernel" else {}
+    launches = launches_of(trace) if kernels else {}
     if launches:
         columns += launch_columns(launches)
+    if kernels:
+        columns.append(Column("name", text=Text.NAME, drawn=False))
     rows: list[tuple[str | Quantity, ...]] = []
     for word, tally in shown:
         row: list[str | Quantity] = [
-            word,
+            kernel_title(word) if kernels else word,
             seconds("time", tally.time),
             share("share", tally.time, total),
             Quantity("events", tally.number),
@@ -63,6 +67,8 @@ def list_table(trace: Trace, by: str, top: int) -> Table:
             row.append(Quantity("events a step", round(tally.number / steps, 1)))
         if launches:
             row += launch_cells(launches.get(word))
+        if kernels:
+            row.append(word)
         rows.append(tuple(row))
     rest = len(tallies) - len(shown)
     notes = ["Durations added up, without what is nested: what runs side by side counts twice."]
@@ -90,6 +96,8 @@ def _steps(trace: Trace) -> int:
     """Steps of all devices in their chosen windows; 0 where one has none."""
     total = 0
     for device in trace.devices:
+        if device.part:
+            continue  # a SparseCore works within the steps of its TensorCore
         mine = len(device.windows.chosen.steps(device.steps))
         if not mine:
             return 0

@@ -62,6 +62,12 @@ def trace(
             help="What counts: all, steady, a step, or steps 3-9; auto is steady where known.",
         ),
     ] = "auto",
+    device: Annotated[
+        str | None,
+        typer.Option(
+            "--device", metavar="NAME", show_default=False, help="Only this one: GPU 3, or 3."
+        ),
+    ] = None,
     chip: Annotated[
         str | None,
         typer.Option(
@@ -111,6 +117,7 @@ def trace(
             run=run,
             by=by,
             window=window,
+            device=device,
             steps=steps,
             top=top,
             plot=plot,

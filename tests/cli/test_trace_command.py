@@ -26,7 +26,7 @@ def test_the_verdict_comes_first_and_says_why_the_whole_is_less_busy(hloscope, p
     verdict = " ".join(done.out.partition("\n\n")[0].split())
     assert verdict == (
         "GPU 0 was busy 100.0% in steady state; 81.6% over the whole window of 16.3 ms because "
-        "the first 2 steps hold 3.00 ms of gaps."
+        "the first 2 steps hold 3.00 ms of gaps; it is device-bound."
     )
     assert all(len(line) <= 80 for line in done.out.splitlines())
 
@@ -45,6 +45,19 @@ def test_the_document_has_exact_times(hloscope, profile):
     compute = next(cell for cell in row if isinstance(cell, dict) and cell["name"] == "compute")
     assert compute["value"] == pytest.approx(13.3e-3, rel=1e-12)
     assert document["subject"] == "2026_01_02_03_04_05"
+
+
+def test_one_device_can_be_looked_at_by_its_name_or_its_number(hloscope, tmp_path):
+    path = tmp_path / "host.xplane.pb"
+    path.write_bytes(space(*(gpu([("dot", 0.0, 1.0, 0)], number) for number in (0, 3))))
+    assert "2" in hloscope("trace", str(path)).out.split("devices", 1)[1].splitlines()[0]
+    for name in ("3", "GPU 3", "gpu 3"):
+        done = hloscope("trace", str(path), "--device", name)
+        assert done.out.startswith("GPU 3 was busy 100.0% of 1.00 ms")
+        assert "GPU 0" not in done.out
+    done = hloscope("trace", str(path), "--device", "7")
+    assert done.code == 2
+    assert "The devices are: GPU 0, GPU 3." in done.err
 
 
 @pytest.mark.parametrize(
