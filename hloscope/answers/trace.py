@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 
 from hloscope import units
 from hloscope.answers.trace_cells import PS, device_name, seconds, share
@@ -24,6 +24,8 @@ SHOWN = 20
 """Rows of a table where nothing else is said."""
 
 _INSTRUCTIONS = 10  # of which the names are long, where nothing else is said
+_EXCHANGES = 8
+_MANY = 8  # devices beyond which each has one line
 _DIFFERENT = 0.01  # of the share of busy time, from which two windows tell two stories
 
 
@@ -44,7 +46,8 @@ def report_trace(
         top: How many rows are listed at most; 0 for all.
         join: The run held against its programs, if it is.
     """
-    tables = [_devices(trace), _parts(trace)]
+    shown = _windows(trace, top)
+    tables = [_devices(trace, shown), _parts(trace, shown)]
     stepped = any(device.steps.rows for device in trace.devices)
     if steps:
         tables.append(step_table(trace, top))
@@ -52,7 +55,7 @@ def report_trace(
         tables.append(list_table(trace, by, top))
         if stepped:
             tables.append(step_summary(trace))
-        tables += exchange_tables(trace, top)
+        tables += exchange_tables(trace, _EXCHANGES if top == SHOWN else top)
     tables += host_tables(trace, steps=steps, top=top)
     if join is not None and not steps:
         tables.append(instruction_table(join, _INSTRUCTIONS if top == SHOWN else top))
@@ -131,15 +134,30 @@ def _because(device: DeviceSummary) -> str:
     )
 
 
-def _windows(trace: Trace) -> Iterator[tuple[DeviceSummary, Parts]]:
+_Shown = Sequence[tuple[DeviceSummary, Parts]]
+
+
+def _windows(trace: Trace, top: int) -> _Shown:
+    """Each device's windows; of many devices the chosen one alone, and no more than asked for."""
+    if len(trace.devices) > _MANY:
+        return [(device, device.parts) for device in trace.devices[: top or None]]
+    rows: list[tuple[DeviceSummary, Parts]] = []
     for device in trace.devices:
-        shown = [device.whole, device.steady, device.parts]
-        for place, parts in enumerate(shown):
-            if parts is not None and parts not in shown[:place]:
-                yield device, parts
+        every = [device.whole, device.steady, device.parts]
+        rows += [
+            (device, parts)
+            for place, parts in enumerate(every)
+            if parts is not None and parts not in every[:place]
+        ]
+    return rows
 
 
-def _devices(trace: Trace) -> Table:
+def _left_out(trace: Trace, shown: _Shown) -> str:
+    left = len(trace.devices) - len({id(device) for device, _ in shown})
+    return f"{plural(left, 'device')} more; --top 0 lists all. " if left else ""
+
+
+def _devices(trace: Trace, shown: _Shown) -> Table:
     return Table(
         "devices",
         "Devices: the union of what ran on all lines",
@@ -164,14 +182,15 @@ def _devices(trace: Trace) -> Table:
                 share("joined", device.joined, device.time),
                 share("unplaced", device.unplaced, device.time),
             )
-            for device, parts in _windows(trace)
+            for device, parts in shown
         ),
+        f"{_left_out(trace, shown)}"
         "joined: share of the time whose HLO instruction is embedded in the recording. "
         "unplaced: share that no rule could put into a category.",
     )
 
 
-def _parts(trace: Trace) -> Table:
+def _parts(trace: Trace, shown: _Shown) -> Table:
     return Table(
         "parts",
         "What the window was spent on; the parts add up to it",
@@ -194,6 +213,6 @@ def _parts(trace: Trace) -> Table:
                 seconds("control", parts.control),
                 seconds("idle", parts.idle),
             )
-            for device, parts in _windows(trace)
+            for device, parts in shown
         ),
     )

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from itertools import islice
 from statistics import median
 
 from hloscope.answers.trace_cells import device_name, seconds, share
@@ -15,6 +16,7 @@ from hloscope.traces.summary import DeviceSummary, HostSummary, Trace
 
 __all__ = ["host_tables", "pace_notes"]
 
+_NOTABLE = 1e-3  # of the window, from which an idle gap is worth a line
 _SHORT = 40  # letters of an event's name that say enough
 
 
@@ -46,8 +48,8 @@ def host_tables(trace: Trace, *, steps: bool, top: int) -> tuple[Table, ...]:
         top: Rows of each host's steps at most; 0 for all.
     """
     tables = []
-    if any(True for _ in _paced(trace)):
-        tables.append(_pace_table(trace))
+    if any(device.steps.rows or pace.leads for _, device, pace in _paced(trace)):
+        tables.append(_pace_table(trace, top))
     hosts = [host for host in trace.hosts if host.budget is not None]
     if steps:
         if any(host.budget.steps for host in hosts if host.budget):
@@ -55,8 +57,9 @@ def host_tables(trace: Trace, *, steps: bool, top: int) -> tuple[Table, ...]:
         return tuple(tables)
     if hosts:
         tables.append(_budget_table(hosts))
-    if any(pace.gaps for *_, pace in _paced(trace)):
-        tables.append(_gap_table(trace))
+    gaps = _gap_table(trace, top)
+    if gaps.rows:
+        tables.append(gaps)
     return tuple(tables)
 
 
@@ -67,11 +70,10 @@ def _paced(trace: Trace) -> Iterator[tuple[HostSummary, DeviceSummary, DevicePac
                 yield host, device, device.pace
 
 
-def _pace_table(trace: Trace) -> Table:
+def _pace_table(trace: Trace, top: int) -> Table:
     rows = []
-    for host, device, pace in _paced(trace):
-        window = device.windows.chosen
-        busy = [s.busy for s in device.steps.rows if window.begin <= s.begin < window.end]
+    for host, device, pace in islice(_paced(trace), top or None):
+        busy = [step.busy for step in device.windows.chosen.steps(device.steps)]
         own = [step.own for step in host.budget.counted] if host.budget is not None else []
         asked = [lead.asked for lead in pace.leads if lead.asked is not None]
         rows.append(
@@ -188,10 +190,12 @@ def _step_row(host: str, step: HostStep) -> tuple[str | Quantity, ...]:
     )
 
 
-def _gap_table(trace: Trace) -> Table:
-    rows = []
+def _gap_table(trace: Trace, top: int) -> Table:
+    rows: list[tuple[str | Quantity, ...]] = []
     for _, device, pace in _paced(trace):
         for gap in pace.gaps:
+            if gap.length < _NOTABLE * device.windows.chosen.length or (top and len(rows) >= top):
+                continue
             where = "behind the steps"
             if gap.step is not None:
                 where = f"{'in' if gap.inside else 'before'} {gap.step}"
@@ -219,8 +223,9 @@ def _gap_table(trace: Trace) -> Table:
             Column("in", text=Text.NAME, spare=True),
         ),
         tuple(rows),
-        "at: from the device's first work. the host's: what it spent most of the gap on, and "
-        "which share. in: the innermost event that covers most of it.",
+        "Those of a thousandth of the window and more. at: from the device's first work. the "
+        "host's: what it spent most of the gap on, and which share. in: the innermost event that "
+        "covers most of it.",
     )
 
 
