@@ -1,6 +1,7 @@
 """Recordings that are written for a test."""
 
 import pytest
+from oracles.bad_files import answer
 from oracles.xspaces import space
 
 from hloscope.traces.reading import read_recording, read_trace
@@ -30,3 +31,22 @@ def trace_of(tmp_path):
         return read_trace(tmp_path)
 
     return write
+
+
+@pytest.fixture
+def written(tmp_path):
+    """A file of some bytes."""
+
+    def write(content, name="h.xplane.pb"):
+        path = tmp_path / name
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_bytes(content)
+        return path
+
+    return write
+
+
+@pytest.fixture
+def answered(written):
+    """What the command says of some bytes: a report, or why there is none."""
+    return lambda content, name="h.xplane.pb": answer(written(content, name))

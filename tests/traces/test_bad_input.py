@@ -8,28 +8,12 @@ import subprocess
 import sys
 
 import pytest
-from oracles.bad_files import RECORDED, answer, gpu_plane
+from oracles.bad_files import RECORDED, gpu_plane
 from oracles.xspaces import message, space, varint
 
 import hloscope
 from hloscope.errors import InputError, UsageError
 from hloscope.traces.reading import read_recording, read_trace
-
-
-@pytest.fixture
-def written(tmp_path):
-    def write(content, name="h.xplane.pb"):
-        path = tmp_path / name
-        path.parent.mkdir(parents=True, exist_ok=True)
-        path.write_bytes(content)
-        return path
-
-    return write
-
-
-@pytest.fixture
-def answered(written):
-    return lambda content, name="h.xplane.pb": answer(written(content, name))
 
 
 @pytest.mark.parametrize(

@@ -3,28 +3,12 @@
 import sys
 
 import pytest
-from oracles.bad_files import US, answer, gpu_plane
+from oracles.bad_files import US, gpu_plane
 from oracles.xspaces import PlaneWriter, message, number, space
 
 from hloscope.report import terminal
 from hloscope.traces.reading import read_recording
 from hloscope.traces.summary import summarize
-
-
-@pytest.fixture
-def written(tmp_path):
-    def write(content, name="h.xplane.pb"):
-        path = tmp_path / name
-        path.parent.mkdir(parents=True, exist_ok=True)
-        path.write_bytes(content)
-        return path
-
-    return write
-
-
-@pytest.fixture
-def answered(written):
-    return lambda content, name="h.xplane.pb": answer(written(content, name))
 
 
 def _one_line(events, **more):

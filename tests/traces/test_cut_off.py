@@ -4,29 +4,13 @@ import gzip
 import json
 
 import pytest
-from oracles.bad_files import RECORDED, US, answer, gpu_plane, or_error
+from oracles.bad_files import RECORDED, US, gpu_plane, or_error
 from oracles.xspaces import message, space
 
 import hloscope
 from hloscope.errors import InputError
 from hloscope.traces.reading import read_recording
 from hloscope.traces.summary import summarize
-
-
-@pytest.fixture
-def written(tmp_path):
-    def write(content, name="h.xplane.pb"):
-        path = tmp_path / name
-        path.parent.mkdir(parents=True, exist_ok=True)
-        path.write_bytes(content)
-        return path
-
-    return write
-
-
-@pytest.fixture
-def answered(written):
-    return lambda content, name="h.xplane.pb": answer(written(content, name))
 
 
 def _planes(*planes):
