@@ -26,7 +26,7 @@ from hloscope.sources import (
     list_modules,
     load,
 )
-from hloscope.trace_commands import given_trace, profile_of, trace
+from hloscope.trace_commands import given_trace, mismatch_of, profile_of, trace
 
 if TYPE_CHECKING:
     from hloscope.answers.flop_view import Grouping as FlopGrouping
@@ -93,6 +93,8 @@ def audit(
     given, facts = given_trace(profile, subject, progress)
     session = open_session(subject, progress, chosen.limits if limits is None else limits, given)
     report = run_audit(session, subject, config=chosen)
+    if facts:
+        facts = {**facts, "profile": facts["profile"] + mismatch_of(session, subject)}
     return replace(report, header={**report.header, **facts}) if facts else report
 
 

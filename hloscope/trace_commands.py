@@ -8,11 +8,12 @@ from pathlib import Path
 
 from hloscope.errors import UsageError
 from hloscope.pipeline.findings import Report
+from hloscope.pipeline.session import Session
 from hloscope.sessions import join_of
 from hloscope.sources import Progress, Subject
 from hloscope.subjects import ModuleSubject
 
-__all__ = ["given_trace", "profile_of", "trace"]
+__all__ = ["given_trace", "mismatch_of", "profile_of", "trace"]
 
 
 def trace(
@@ -136,3 +137,12 @@ def given_trace(
         given[Chip] = ran_on.chip
         facts["chip"] = f"{ran_on.chip.title} ({ran_on.how})"
     return given, facts
+
+
+def mismatch_of(session: Session, subject: Subject) -> str:
+    """What the head of a report says where the profile is not of the program; else nothing."""
+    from hloscope.passes.traced_program import TracedProgram
+
+    found = session.find(TracedProgram)
+    text = found.mismatch(subject.module) if found is not None else ""
+    return f"; {text}" if text else ""

@@ -52,3 +52,33 @@ def test_a_profile_that_embeds_no_program_is_told(tmp_path):
     path.write_bytes(space(gpu(KERNELS)))
     with pytest.raises(InputError, match="no program is embedded"):
         hloscope.load(path)
+
+
+TEXT = """
+HloModule jit_other
+ENTRY e {
+  x = f32[8] parameter(0)
+  ROOT y = f32[8] add(x, x)
+}
+"""
+
+
+def test_an_audit_says_when_the_trace_is_of_another_program(tmp_path, profile):
+    path = tmp_path / "other.hlo"
+    path.write_text(TEXT)
+    report = hloscope.audit(path, trace=profile)
+    head = str(report.header["profile"])
+    assert head.endswith(
+        "; the trace is of another program than jit_other: it spent most of its time in jit_loss_fn"
+    )
+    classes = {verdict.category.number: verdict.status.value for verdict in report.verdicts}
+    assert classes[1] != "not checked"
+    assert classes[6] != "not checked"
+
+
+def test_without_a_trace_what_needs_one_is_not_checked(tmp_path):
+    path = tmp_path / "other.hlo"
+    path.write_text(TEXT)
+    verdicts = {verdict.category.number: verdict for verdict in hloscope.audit(path).verdicts}
+    assert verdicts[6].status.value == "not checked"
+    assert verdicts[6].reason == "no trace given"
