@@ -19,7 +19,8 @@ from hloscope.traces.codes import distinct
 from hloscope.traces.intervals import Intervals, union, union_of
 from hloscope.traces.kernel_names import Category
 from hloscope.traces.recording import NONE
-from hloscope.traces.timeline import Device, Work
+from hloscope.traces.timeline import Device
+from hloscope.traces.work import Work
 
 __all__ = ["Exchanging", "Key", "Written", "exchanging_of"]
 

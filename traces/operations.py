@@ -22,8 +22,9 @@ from hloscope.traces.intervals import union
 from hloscope.traces.kernel_instructions import Link, link_all
 from hloscope.traces.profiler_counts import ProfilerCounts, profiler_counts
 from hloscope.traces.recording import NONE, Recording
-from hloscope.traces.timeline import Device, Group, Work
+from hloscope.traces.timeline import Device
 from hloscope.traces.windows import Window
+from hloscope.traces.work import Group, Work
 
 if TYPE_CHECKING:
     from hloscope.traces.summary import HostSummary

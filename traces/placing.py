@@ -8,14 +8,11 @@ from __future__ import annotations
 
 import re
 from dataclasses import replace
-from typing import TYPE_CHECKING
 
 import numpy as np
 
 from hloscope.traces.recording import NONE, TextColumn, signed
-
-if TYPE_CHECKING:
-    from hloscope.traces.timeline import Work  # which calls this
+from hloscope.traces.work import Work
 
 __all__ = ["placed"]
 

@@ -15,7 +15,8 @@ from hloscope.traces.intervals import Intervals
 from hloscope.traces.lanes import STEP_NUMBER, LaneKind, lane_kind
 from hloscope.traces.launches import calls_of, launches_of
 from hloscope.traces.recording import Lane, Recording, TextColumn
-from hloscope.traces.timeline import Device, Work
+from hloscope.traces.timeline import Device
+from hloscope.traces.work import Work
 
 __all__ = [
     "Annotations",

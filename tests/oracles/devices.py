@@ -7,7 +7,8 @@ from hloscope.chips import ChipKind
 from hloscope.traces.categories import Categories
 from hloscope.traces.kernel_names import Category
 from hloscope.traces.recording import NONE, TextColumn
-from hloscope.traces.timeline import Device, Work
+from hloscope.traces.timeline import Device
+from hloscope.traces.work import Work
 
 KINDS = (
     Category.GEMM,

@@ -17,8 +17,9 @@ from hloscope.traces.operations import LAUNCH_GAP, operations_of
 from hloscope.traces.reading import read_recording, read_trace
 from hloscope.traces.recording import NONE, Recording, TextColumn
 from hloscope.traces.self_time import self_times
-from hloscope.traces.timeline import Device, Work, devices_of
+from hloscope.traces.timeline import Device, devices_of
 from hloscope.traces.windows import Window
+from hloscope.traces.work import Work
 
 STEP = """HloModule jit_step
 
