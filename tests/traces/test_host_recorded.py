@@ -21,7 +21,8 @@ def _only(trace):
 @pytest.mark.parametrize("name", LOOPS)
 def test_the_budget_of_a_real_loop_adds_up(recorded_loop, name):
     budget, pace = _only(recorded_loop(name))
-    assert (budget.thread, budget.why) == ("python", "its steps are annotated")
+    assert budget.thread.startswith("python")  # the interpreter's name, with its version or not
+    assert budget.why == "its steps are annotated"
     assert sum(budget.times.values()) == budget.window.length
     assert all(time > 0 for time in budget.times.values())
     assert len(budget.steps) == 6
