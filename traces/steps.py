@@ -51,7 +51,8 @@ class Step:
         begin: When its work begins, in picoseconds from the recording's origin.
         end: When its work ends.
         busy: Time in which the device worked between the two.
-        gap: Time between the end of the step before and its beginning; 0 of the first.
+        gap: Time in which the device was idle between the end of the step before and its
+            beginning: other programs may run there; 0 of the first.
         host: Time that the host spent inside of the annotation; ``None`` without one.
     """
 
@@ -354,16 +355,17 @@ def _rows(
     host: list[int] | None,
 ) -> tuple[Step, ...]:
     busy = device.busy.covered(begins, ends).tolist()
-    before = [int(begins[0]), *ends[:-1].tolist()]
+    before = np.minimum(np.append(begins[:1], ends[:-1]), begins)
+    gaps = (begins - before - device.busy.covered(before, begins)).tolist()
     spent_by_host: Sequence[int | None] = host if host is not None else [None] * len(numbers)
     return tuple(
-        Step(number, begin, end, work, max(begin - last, 0), spent)
-        for number, begin, end, work, last, spent in zip(
+        Step(number, begin, end, work, gap, spent)
+        for number, begin, end, work, gap, spent in zip(
             numbers,
             begins.tolist(),
             ends.tolist(),
             busy,
-            before,
+            gaps,
             spent_by_host,
             strict=True,
         )

@@ -50,7 +50,8 @@ def step_table(trace: Trace, top: int) -> Table:
         ),
         tuple(rows),
         (f"{left:,} more; --top 0 lists all. " if left else "")
-        + "host: its time inside of the annotation. counted: whether it is in the window.",
+        + "gap before: idle time since the step before. host: its time inside of the annotation. "
+        "counted: whether it is in the window.",
     )
 
 

@@ -78,3 +78,14 @@ def test_steps_that_there_are_not_are_said(tmp_path):
 def test_what_is_no_window_is_refused(text):
     with pytest.raises(UsageError, match="is no window"):
         WindowChoice.parse(text)
+
+
+def test_other_work_between_steps_is_no_start(tmp_path):
+    # An evaluation of 3 ms behind the first step: the device works all the time.
+    kernels = [("fusion", 0.0, 0.7, 0)]
+    kernels += [("fusion", 3.7 + 0.7 * step, 0.7, step + 1) for step in range(7)]
+    other = gpu([("evaluate", 0.7, 3.0, 0)], module="jit_evaluate", program=8)
+    (device,) = summarize(recorded(tmp_path, gpu(kernels), other)).devices
+    assert device.steps.rows[1].begin - device.steps.rows[0].end == 3 * ONE_MS
+    assert [row.gap for row in device.steps.rows] == [0] * 8
+    assert device.steady is None
