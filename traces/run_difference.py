@@ -80,7 +80,11 @@ def _times(device: DeviceSummary) -> list[int]:
 
 
 def _together(each: list[Measured], devices: int) -> Measured:
-    """One word on several devices; on those where it never ran it took nothing."""
+    """One word on several devices; on those where it never ran it took nothing.
+
+    Devices that differ from each other do not vary for that from step to step: the mean of
+    them varies by no more than they do in the mean.
+    """
     spreads = [measured.spread for measured in each]
     known = [spread for spread in spreads if spread is not None]
     spread = None
@@ -88,8 +92,8 @@ def _together(each: list[Measured], devices: int) -> Measured:
         known += [_NEVER] * (devices - len(known))
         spread = Spread(
             fmean(one.usual for one in known),
-            min(one.low for one in known),
-            max(one.high for one in known),
+            fmean(one.low for one in known),
+            fmean(one.high for one in known),
         )
     return Measured(sum(measured.time for measured in each), spread, each[0].example)
 

@@ -209,3 +209,19 @@ def test_an_operation_is_found_again_by_its_name_in_the_program_when_lines_shift
         assert not row.worth_saying
     total = sum(row.before for row in unchanged)
     assert sum(row.before for row in shifted) == pytest.approx(total)
+
+
+def test_devices_that_differ_from_each_other_do_not_hide_what_changed_on_all(read):
+    # One device waits in each exchange for the other, 60 us against 10 us; then 80 against 20.
+    # Neither varies from step to step: the mean is 35 us, and then 50 us.
+    def exchanging(length):
+        return steps(6, 100, (2, "ncclDevKernel_AllReduce_Sum", "all-reduce.1", 0, length))
+
+    difference = RunDifference(
+        read("before", exchanging(60), exchanging(10)),
+        read("after", exchanging(80), exchanging(20)),
+    )
+    (change,) = difference.categories.rows
+    assert (change.before, change.after) == (35 * US, 50 * US)
+    assert change.apart is True
+    assert change.worth_saying
