@@ -129,9 +129,8 @@ def _because(device: DeviceSummary) -> str:
     idle = sum(rows[n].wall - rows[n].busy + rows[n + 1].gap for n in early)
     if not early:
         return ""
-    return (
-        f" because the first {plural(len(early), 'step')} hold {units.seconds(idle * PS)} of gaps"
-    )
+    first = "step holds" if len(early) == 1 else f"{len(early)} steps hold"
+    return f" because the first {first} {units.seconds(idle * PS)} of gaps"
 
 
 _Shown = Sequence[tuple[DeviceSummary, Parts]]

@@ -79,3 +79,16 @@ def test_a_folder_without_a_profile_is_told(hloscope, tmp_path):
     done = hloscope("trace", str(tmp_path))
     assert done.code == 2
     assert "nothing was recorded here" in done.err
+
+
+def test_one_step_that_starts_up_is_one(hloscope, tmp_path):
+    kernels = [("fusion", 0.0, 0.7, 0)]
+    kernels += [("fusion", 3.7 + 0.7 * step, 0.7, step + 1) for step in range(9)]
+    path = tmp_path / "host.xplane.pb"
+    path.write_bytes(space(gpu(kernels)))
+    done = hloscope("trace", str(path))
+    # Ten steps of 0.7 ms in 10 ms.
+    assert " ".join(done.out.split()).startswith(
+        "GPU 0 was busy 100.0% in steady state; 70.0% over the whole window of 10.0 ms because "
+        "the first step holds 3.00 ms of gaps;"
+    )
