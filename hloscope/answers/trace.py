@@ -113,7 +113,8 @@ def _summary(trace: Trace) -> str:
         if abs(steady - whole) > _DIFFERENT:
             text = (
                 f"{device_name(trace, first)} was busy {steady:.1%} in steady state; {whole:.1%} "
-                f"over the whole window of {units.seconds(length * PS)}{_because(first)}"
+                f"over the whole window of {units.seconds(length * PS)}"
+                f"{_because(first) if steady > whole else ''}"
             )
     if first.pace is not None and first.pace.bound is not Bound.UNCLEAR:
         text += f"; it is {first.pace.bound.value}"
