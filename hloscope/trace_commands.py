@@ -141,8 +141,8 @@ def given_trace(
 
 def mismatch_of(session: Session, subject: Subject) -> str:
     """What the head of a report says where the profile is not of the program; else nothing."""
-    from hloscope.passes.traced_program import TracedProgram
+    from hloscope.passes.traced_match import TracedMatch
 
-    found = session.find(TracedProgram)
+    found = session.find(TracedMatch)
     text = found.mismatch(subject.module) if found is not None else ""
     return f"; {text}" if text else ""

@@ -44,20 +44,19 @@ class HostCallbacks:
 def find_host_callbacks(module: Module, multiplicity: Multiplicity) -> HostCallbacks:
     """Find the calls to the host; what sends for one callback and receives is one."""
     calls: dict[object, list[Instruction]] = {}
-    for computation in module.computations.values():
-        for instruction in computation.instructions:
-            if instruction.opcode in _TRANSFERS:
-                if instruction.attributes.get("is_host_transfer") != "true":
-                    continue
-                named = instruction.op_name, instruction.location
-                key: object = (computation, *named) if instruction.op_name else instruction
-            elif instruction.opcode in _FEEDS or _TARGET.fullmatch(
-                instruction.custom_call_target or ""
-            ):
-                key = instruction
-            else:
+    for instruction in module.instructions():
+        if instruction.opcode in _TRANSFERS:
+            if instruction.attributes.get("is_host_transfer") != "true":
                 continue
-            calls.setdefault(key, []).append(instruction)
+            named = instruction.computation, instruction.op_name, instruction.location
+            key: object = named if instruction.op_name else instruction
+        elif instruction.opcode in _FEEDS or _TARGET.fullmatch(
+            instruction.custom_call_target or ""
+        ):
+            key = instruction
+        else:
+            continue
+        calls.setdefault(key, []).append(instruction)
     return HostCallbacks(
         tuple(
             HostCallback(tuple(found), _what(found[0]), multiplicity[found[0].computation])

@@ -110,8 +110,7 @@ def idle_in(trace: Trace, kinds: Iterable[HostKind]) -> IdleCause | None:
 
 def counted_steps(device: DeviceSummary) -> int:
     """Steps of a device in the chosen window."""
-    window = device.windows.chosen
-    return sum(window.begin <= step.begin < window.end for step in device.steps.rows)
+    return len(device.windows.chosen.steps(device.steps))
 
 
 def busiest(host: HostSummary) -> DeviceSummary:

@@ -188,11 +188,7 @@ class _Held:
         self.chip = roofline.chip
         self.times = execution.times
         self.rows = {row.instruction.name: row for row in roofline.rows}
-        self.instructions = {
-            instruction.name: instruction
-            for computation in module.computations.values()
-            for instruction in computation.instructions
-        }
+        self.instructions = module.by_name
         self.products: dict[str, list[FlopRow]] = defaultdict(list)
         for row in session.get(FlopLedger).rows:
             launch = execution.launch_of(row.instruction)
@@ -206,13 +202,10 @@ class _Held:
 
 def _runs(ran: _Ran, held: _Held) -> Runs:
     known = [(row, times) for row in ran.rows if (times := held.times_of(row.name)) is not None]
-    steps, window = ran.device.steps, ran.device.windows.chosen
-    annotated = [
-        step
-        for step in steps.rows
-        if steps.source is StepSource.ANNOTATED and window.begin <= step.begin < window.end
-    ]
-    return runs_of(known, ran.device.operations.runs.get(ran.program), len(annotated))
+    steps = ran.device.steps
+    annotated = steps.source is StepSource.ANNOTATED
+    number = len(ran.device.windows.chosen.steps(steps)) if annotated else 0
+    return runs_of(known, ran.device.operations.runs.get(ran.program), number)
 
 
 def _merged(

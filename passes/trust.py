@@ -5,7 +5,7 @@ from __future__ import annotations
 from hloscope.ir import Module
 from hloscope.passes.constants import Constants
 from hloscope.passes.flops.ledger import FlopLedger
-from hloscope.passes.traced_program import TracedProgram
+from hloscope.passes.traced_match import TracedMatch
 from hloscope.passes.trip_counts import TripCounts
 from hloscope.pipeline.analyses import analysis
 from hloscope.pipeline.findings import Basis, Trust
@@ -19,7 +19,7 @@ def judge_trust(
     trips: TripCounts,
     ledger: FlopLedger,
     constants: Constants,
-    traced: TracedProgram | None,
+    traced: TracedMatch | None,
 ) -> Trust:
     """Count what was met and what was understood, and name the rest."""
     notes = [

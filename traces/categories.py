@@ -131,17 +131,18 @@ class Programs:
 
     def __init__(self, recording: Recording) -> None:
         self._recording = recording
-        self._known: dict[int, Mapping[str, Instruction] | None] = {}
+        self._known: dict[int, Module | None] = {}
         self.failed: dict[int, str] = {}
 
     def instruction(self, program: int, name: str) -> Instruction | None:
         """An instruction by its program and its name, if it is embedded."""
-        by_name = self._by_name(program)
-        return by_name.get(name) if by_name is not None else None
+        module = self.module(program)
+        return module.by_name.get(name) if module is not None else None
 
     def instructions(self, program: int) -> Iterable[Instruction]:
         """All of a program's instructions; none where it is not embedded."""
-        return (self._by_name(program) or {}).values()
+        module = self.module(program)
+        return module.instructions() if module is not None else ()
 
     def content(self, program: int) -> bytes | None:
         """A program's serialized module as it is embedded."""
@@ -150,28 +151,19 @@ class Programs:
 
     def module(self, program: int) -> Module | None:
         """A program's module; ``None`` where it is not embedded, or cannot be read."""
+        if program not in self._known:
+            self._known[program] = self._read(program)
+        return self._known[program]
+
+    def _read(self, program: int) -> Module | None:
         give = self._recording.programs.get(program)
-        if give is None or program in self.failed:
+        if give is None:
             return None
         try:
             return read_proto(give())
         except HloscopeError as error:
             self.failed[program] = error.message
             return None
-
-    def _by_name(self, program: int) -> Mapping[str, Instruction] | None:
-        if program not in self._known:
-            module = self.module(program)
-            self._known[program] = (
-                None
-                if module is None
-                else {
-                    instruction.name: instruction
-                    for computation in module.computations.values()
-                    for instruction in computation.instructions
-                }
-            )
-        return self._known[program]
 
 
 @dataclass(frozen=True)

@@ -9,7 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from hloscope.traces.host_kinds import FETCH, KINDS, HostKind, is_users, program_called
-from hloscope.traces.host_threads import Calls, HostThread, outermost
+from hloscope.traces.host_threads import Calls, HostThread, outer_events
 from hloscope.traces.host_timeline import HostTimeline
 from hloscope.traces.intervals import EMPTY, union
 from hloscope.traces.windows import Window
@@ -138,9 +138,9 @@ def budget_of(
         times={kind: int(times[0]) for kind, times in parts.items() if times[0]},
         program=program,
         calls=_called(thread, window),
-        fetches=_calls(thread, window, outermost(thread, fetched)),
-        questions=_calls(thread, window, outermost(thread, outside & thread.asking)),
-        placements=_calls(thread, window, outermost(thread, placed)),
+        fetches=_calls(thread, window, outer_events(thread, fetched)),
+        questions=_calls(thread, window, outer_events(thread, outside & thread.asking)),
+        placements=_calls(thread, window, outer_events(thread, placed)),
         between=_longest_between(thread, timeline, window),
         steps=_steps(thread, timeline, calls, numbers),
     )
@@ -204,7 +204,7 @@ def _called(thread: HostThread, window: Window) -> Mapping[str, HostCalls]:
     calling = np.asarray([program is not None for program in programs], np.bool_)
     if not calling.any():
         return {}
-    events = outermost(thread, calling[thread.labels.codes])
+    events = outer_events(thread, calling[thread.labels.codes])
     codes = thread.labels.codes[events]
     found: dict[str, HostCalls] = {}
     for program in {program for program in programs if program is not None}:

@@ -14,11 +14,11 @@ from hloscope.traces.host_kinds import HostKind
 from hloscope.traces.host_threads import Calls, HostThread
 from hloscope.traces.idle_gaps import IdleGap
 from hloscope.traces.intervals import Intervals, union
-from hloscope.traces.recording import Recording
-from hloscope.traces.steps import Step, Steps
+from hloscope.traces.launches import Launches
+from hloscope.traces.steps import Annotations, Step, Steps, StepSource
 from hloscope.traces.timeline import Device
 
-__all__ = ["Bound", "DevicePace", "Lead", "bound_of", "calls_of_steps", "leads_of"]
+__all__ = ["Bound", "DevicePace", "Lead", "bound_of", "calls_of_steps", "launched_at", "leads_of"]
 
 Times = NDArray[np.int64]
 
@@ -155,14 +155,43 @@ def _of(named: str) -> str:
     )
 
 
-def calls_of_steps(calls: Calls, executions: int) -> tuple[Calls | None, str]:
-    """The calls that launched each of some steps, or ``None`` and why they are not known."""
+def calls_of_steps(calls: Calls, steps: Steps, thread: HostThread) -> tuple[Calls | None, str]:
+    """The calls that launched each of some steps, or ``None`` and why they are not known.
+
+    Those within a step's annotation are its own. Without annotations, or with calls outside
+    of them, the calls are the steps in their order, as many of them each.
+
+    Args:
+        calls: Of the program that the steps run.
+        steps: Of a device.
+        thread: What made the calls.
+    """
+    executions = len(steps.rows)
     if not executions:
         return None, "no step is known"
+    if steps.source is StepSource.ANNOTATED and thread.steps is not None:
+        found = _within(calls, steps.rows, thread.steps)
+        if found is not None:
+            return found, ""
     each, rest = divmod(len(calls), executions)
     if not each or rest:
         return None, f"the host made {len(calls)} calls for {executions} steps"
     return Calls(calls.begins[::each], calls.ends[each - 1 :: each]), ""
+
+
+def _within(calls: Calls, steps: Sequence[Step], annotations: Annotations) -> Calls | None:
+    """The calls within the annotation of each step; ``None`` where one has none."""
+    mine, place = [], -1
+    for step in steps:  # of some annotations a device has no work: the rest are in their order
+        place = annotations.numbers.index(step.number, place + 1)
+        mine.append(place)
+    which = annotations.containing(calls.begins)
+    inside = np.flatnonzero(which >= 0)
+    first = np.searchsorted(which[inside], mine, "left")
+    last = np.searchsorted(which[inside], mine, "right") - 1
+    if np.any(last < first):
+        return None
+    return Calls(calls.begins[inside[first]], calls.ends[inside[last]])
 
 
 def leads_of(
@@ -210,41 +239,32 @@ def _asked(thread: HostThread, ended: Times, called: Times, following: Times) ->
     return known & (asks.begins[last] >= called) & (asks.ends[last] >= ended)
 
 
-def launches_of(recording: Recording, device: Device, steps: Sequence[Step], calls: Calls) -> Times:
+def launched_at(launches: Launches, device: Device, steps: Sequence[Step], calls: Calls) -> Times:
     """When the host had launched each step.
 
     By the launch that the step's first kernel is correlated with, where there is one; else
     where the call returns.
 
     Args:
-        recording: Of the host.
+        launches: Of the host.
         device: The device.
         steps: Of the device, in order.
         calls: Those that launched each.
     """
-    found = calls.ends.copy()
     work = device.work
     begins = np.asarray([step.begin for step in steps], np.int64)
     first = np.flatnonzero(_is_any(work.begins, begins) & (work.correlations != 0))
-    if not len(first):
-        return found
+    if not len(first) or not len(launches.begins):
+        return calls.ends
     wanted = np.zeros(len(begins), np.int64)
     wanted[np.searchsorted(begins, work.begins[first])] = work.correlations[first]
-    known = np.unique(wanted[wanted != 0])
-    for section in recording.sections:
-        if not section.name.startswith("/host:"):
-            continue
-        for lane in section.lanes:
-            if "correlation_id" not in lane.stats.names():
-                continue
-            numbers, present = lane.stats.numbers("correlation_id")
-            events = np.flatnonzero(_is_any(numbers, known) & present)
-            order = events[np.argsort(numbers[events], kind="stable")]
-            if len(order):
-                place = np.minimum(np.searchsorted(numbers[order], wanted), len(order) - 1)
-                same = numbers[order][place] == wanted
-                found = np.where(same, lane.ends[order[place]], found)
-    return found
+    mine = np.flatnonzero(_is_any(launches.correlations, np.unique(wanted)))
+    mine = mine[np.argsort(launches.correlations[mine], kind="stable")]
+    if not len(mine):
+        return calls.ends
+    known = launches.correlations[mine]
+    place = np.minimum(np.searchsorted(known, wanted), len(known) - 1)
+    return np.where(known[place] == wanted, launches.ends[mine[place]], calls.ends)
 
 
 def _is_any(values: Times, ordered: Times) -> NDArray[np.bool_]:

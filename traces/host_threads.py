@@ -17,11 +17,12 @@ from hloscope.traces.host_kinds import (
     kinds_of,
     program_called,
 )
+from hloscope.traces.intervals import outermost
 from hloscope.traces.lanes import LaneKind, lane_kind
 from hloscope.traces.recording import NONE, Codes, Lane, Recording, TextColumn
 from hloscope.traces.steps import Annotations, annotations_of
 
-__all__ = ["Calls", "HostThread", "calls_of", "driving_thread", "outermost"]
+__all__ = ["Calls", "HostThread", "calls_of", "driving_thread", "outer_events"]
 
 Times = NDArray[np.int64]
 
@@ -121,19 +122,15 @@ def calls_of(thread: HostThread, program: str) -> Calls:
     mine = np.asarray([program_called(word) == program for word in words], np.bool_)
     if not mine.any():
         return Calls(np.empty(0, np.int64), np.empty(0, np.int64))
-    outer = outermost(thread, calling[thread.labels.codes])
+    outer = outer_events(thread, calling[thread.labels.codes])
     outer = outer[mine[thread.labels.codes[outer]]]
     return Calls(thread.begins[outer], thread.ends[outer])
 
 
-def outermost(thread: HostThread, chosen: NDArray[np.bool_]) -> NDArray[np.int64]:
+def outer_events(thread: HostThread, chosen: NDArray[np.bool_]) -> NDArray[np.int64]:
     """Which of the chosen events are in none of the others, in order."""
     events = np.flatnonzero(chosen)
-    if not len(events):
-        return events
-    reached = np.maximum.accumulate(thread.ends[events])
-    new = np.append(True, thread.begins[events[1:]] >= reached[:-1])
-    outer: NDArray[np.int64] = events[new]
+    outer: NDArray[np.int64] = events[outermost(thread.begins[events], thread.ends[events])]
     return outer
 
 

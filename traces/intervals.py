@@ -14,7 +14,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-__all__ = ["EMPTY", "Intervals", "union", "union_of"]
+__all__ = ["EMPTY", "Intervals", "outermost", "union", "union_of"]
 
 Times = NDArray[np.int64]
 
@@ -43,8 +43,6 @@ class Intervals:
             and np.array_equal(self.begins, other.begins)
             and np.array_equal(self.ends, other.ends)
         )
-
-    __hash__ = None  # type: ignore[assignment]
 
     @property
     def total(self) -> int:
@@ -123,6 +121,19 @@ class Intervals:
 
 EMPTY = Intervals(np.empty(0, np.int64), np.empty(0, np.int64))
 """No interval."""
+
+
+def outermost(begins: Times, ends: Times) -> NDArray[np.bool_]:
+    """Which events are in none of the others.
+
+    Args:
+        begins: When each begins, in order; of several that begin at once the longest first.
+        ends: When each ends.
+    """
+    if not len(begins):
+        return np.empty(0, np.bool_)
+    reached = np.maximum.accumulate(ends)
+    return np.append(True, begins[1:] >= reached[:-1])
 
 
 def union(begins: Times, ends: Times, chosen: NDArray[np.bool_] | None = None) -> Intervals:

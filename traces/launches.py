@@ -7,72 +7,68 @@ launch and to its kernel. Without one, the n-th execution of a program is of its
 
 from __future__ import annotations
 
-import re
 from dataclasses import dataclass
 
 import numpy as np
 from numpy.typing import NDArray
 
+from hloscope.traces.host_kinds import program_called
+from hloscope.traces.intervals import outermost
 from hloscope.traces.recording import Lane, Recording
 
-__all__ = ["Launches", "calls_of", "launches_of"]
+__all__ = ["Launches", "call_times", "launches_of"]
 
 Times = NDArray[np.int64]
 
-_CALL = re.compile(r"PjitFunction\((.*)\)")  # what JAX calls its dispatch of a jitted function
-_NUMBERED = re.compile(r"\(-?\d+\)$")
 _CORRELATION = "correlation_id"
 
 
 @dataclass(frozen=True, slots=True)
 class Launches:
-    """Launches of one host.
+    """Launches of one host that say what they launched.
 
     Attributes:
-        times: When each began, in order.
-        correlations: What each launched bears the same number.
+        begins: When each began, in order.
+        ends: When each returned.
+        correlations: What each launched bears the same number, which is not 0.
     """
 
-    times: Times
+    begins: Times
+    ends: Times
     correlations: Times
 
 
 def launches_of(recording: Recording) -> Launches:
     """Every launch that says what it launched."""
-    times, correlations = [], []
+    columns = []
     for lane in _host_lanes(recording):
         if _CORRELATION in lane.stats.names():
             numbers, known = lane.stats.numbers(_CORRELATION)
-            times.append(lane.begins[known])
-            correlations.append(numbers[known])
-    if not times:
-        return Launches(np.empty(0, np.int64), np.empty(0, np.int64))
-    when = np.concatenate(times)
-    order = np.argsort(when, kind="stable")
-    return Launches(when[order], np.concatenate(correlations)[order])
+            mine = np.flatnonzero(known & (numbers > 0))
+            columns.append((lane.begins[mine], lane.ends[mine], numbers[mine]))
+    if not columns:
+        return Launches(*(np.empty(0, np.int64) for _ in range(3)))
+    begins, ends, correlations = (np.concatenate(each) for each in zip(*columns, strict=True))
+    order = np.argsort(begins, kind="stable")
+    return Launches(begins[order], ends[order], correlations[order])
 
 
-def calls_of(recording: Recording, module: str) -> Times:
-    """When the host called a jitted function, in order; a call within a call is the same one.
+def call_times(recording: Recording, program: str) -> Times:
+    """When any thread called a program, in order; a call within a call is the same one.
 
     Args:
         recording: Of the host.
-        module: Name of the function's module, ``jit_step`` or ``jit_step(7)``.
+        program: Name of its module, without a number.
     """
-    wanted = _NUMBERED.sub("", module).removeprefix("jit_")
     found: list[Times] = []
     for lane in _host_lanes(recording):
-        mine = [
-            code
-            for code, word in enumerate(lane.labels.words)
-            if (match := _CALL.fullmatch(word)) and match[1] == wanted
-        ]
+        words = lane.labels.words
+        mine = [code for code, word in enumerate(words) if program_called(word) == program]
         if mine:
             events = np.flatnonzero(np.isin(lane.labels.codes, mine))
             events = events[np.lexsort((-lane.ends[events], lane.begins[events]))]
-            reached = np.maximum.accumulate(lane.ends[events])
-            outer = np.append(True, lane.begins[events][1:] >= reached[:-1])
-            found.append(lane.begins[events][outer])
+            begins = lane.begins[events]
+            found.append(begins[outermost(begins, lane.ends[events])])
     return np.sort(np.concatenate(found)) if found else np.empty(0, np.int64)
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import time
 from collections.abc import Callable, Iterator
 from concurrent.futures import ProcessPoolExecutor
 from concurrent.futures.process import BrokenProcessPool
@@ -75,6 +76,7 @@ def read_trace(
     """
     found = find_run(source, run)
     say = progress or (lambda _phase, _seconds: None)
+    started = time.perf_counter()
     say("read the profile", None)
     hosts, failed = [], []
     programs: dict[bytes, bytes] = {}
@@ -85,7 +87,7 @@ def read_trace(
             failed.append((path, result))
         else:
             hosts.append(with_shared_programs(result, programs))
-    say("read the profile", 0.0)
+    say("read the profile", time.perf_counter() - started)
     if not hosts and failed:
         first = failed[0][1]
         if run is None and found.others:

@@ -120,8 +120,6 @@ class Recording:
         sections: Planes of one name are one.
         programs: Serialized HLO modules by program id.
         notes: What is missing or was left out, in sentences.
-        start_ns: When the recording began, since 1970; ``None`` where the file does not say.
-        stop_ns: When it ended.
         cut: Where the file is cut off, in a sentence; empty of a whole one.
     """
 
@@ -130,6 +128,4 @@ class Recording:
     sections: tuple[Section, ...]
     programs: Mapping[int, Callable[[], bytes]] = field(default_factory=dict)
     notes: tuple[str, ...] = ()
-    start_ns: int | None = None
-    stop_ns: int | None = None
     cut: str = ""

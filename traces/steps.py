@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Sequence
 from dataclasses import dataclass
 from enum import Enum
@@ -13,7 +14,7 @@ from numpy.typing import NDArray
 from hloscope.traces.codes import chunks, counts_by
 from hloscope.traces.intervals import Intervals
 from hloscope.traces.lanes import STEP_NUMBER, LaneKind, lane_kind
-from hloscope.traces.launches import calls_of, launches_of
+from hloscope.traces.launches import Launches, call_times, launches_of
 from hloscope.traces.recording import Lane, Recording, TextColumn
 from hloscope.traces.timeline import Device
 from hloscope.traces.work import Work
@@ -31,6 +32,7 @@ __all__ = [
 
 _FEWEST = 4  # steps of which the usual one can be told
 _UNUSUAL, _WORTH = 3, 0.05
+_NUMBERED = re.compile(r"\(-?\d+\)$")
 
 
 class StepSource(Enum):
@@ -133,12 +135,21 @@ class Annotations:
         return np.full(size, limits.max), np.full(size, limits.min)
 
 
-def steps_of(recording: Recording, device: Device) -> Steps:
-    """The steps of a device; work is told to be a step's by the launch that it follows."""
+def steps_of(recording: Recording, device: Device, launches: Launches | None = None) -> Steps:
+    """The steps of a device; work is told to be a step's by the launch that it follows.
+
+    Args:
+        recording: Of its host.
+        device: The device.
+        launches: Of the host, where they are known already.
+    """
     annotated = annotations_of(recording)
     if annotated is not None:
-        rows = _by_launch(recording, device, annotated) or _by_call(recording, device, annotated)
-        rows = rows or _by_execution(device, annotated)
+        rows = (
+            _by_launch(device, annotated, launches or launches_of(recording))
+            or _by_call(recording, device, annotated)
+            or _by_execution(device, annotated)
+        )
         if rows:
             return Steps(StepSource.ANNOTATED, annotated.name, rows)
     if len(device.steps):
@@ -185,14 +196,13 @@ def annotations_of(recording: Recording) -> Annotations | None:
     return Annotations(lane, mine, lane.labels.words[most], tuple(numbers[mine].tolist()))
 
 
-def _by_launch(recording: Recording, device: Device, steps: Annotations) -> tuple[Step, ...]:
+def _by_launch(device: Device, steps: Annotations, launches: Launches) -> tuple[Step, ...]:
     """All work that was launched within each annotation, by its correlation with the launch."""
     work = device.work
     if not work.correlations.any():
         return ()
-    launches = launches_of(recording)
-    which = steps.containing(launches.times)
-    inside = np.flatnonzero((which >= 0) & (launches.correlations > 0))
+    which = steps.containing(launches.begins)
+    inside = np.flatnonzero(which >= 0)
     if not len(inside):
         return ()
     known, of_step = launches.correlations[inside], which[inside]
@@ -214,7 +224,7 @@ def _by_call(recording: Recording, device: Device, steps: Annotations) -> tuple[
     runs = _executions(device)
     if runs is None:
         return ()
-    calls = calls_of(recording, longest_program(device))
+    calls = call_times(recording, longest_program(device))
     if len(calls) != len(runs[0]):
         return ()
     return _of_runs(device, steps, steps.containing(calls), runs)
@@ -340,11 +350,11 @@ def _inferred(device: Device) -> Steps:
 
 
 def longest_program(device: Device) -> str:
-    """The module that a device ran longest, as its lane of modules names it; empty for none."""
+    """The module that a device ran longest, without its number; empty for none."""
     work = device.modules if len(device.modules) else device.work
     column = work.labels if len(device.modules) else work.modules
     totals = _times_by(column, work)
-    return column.words[int(np.argmax(totals))] if totals.any() else ""
+    return _NUMBERED.sub("", column.words[int(np.argmax(totals))]) if totals.any() else ""
 
 
 def _rows(

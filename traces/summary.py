@@ -24,6 +24,7 @@ from hloscope.traces.host_pace import DevicePace
 from hloscope.traces.host_side import Beside, host_side
 from hloscope.traces.kernel_details import KernelDetails, kernel_details_of
 from hloscope.traces.kernel_names import Category
+from hloscope.traces.launches import Launches, launches_of
 from hloscope.traces.losses import losses_of
 from hloscope.traces.operations import Operations, kept_programs, operations_of
 from hloscope.traces.recording import Recording
@@ -184,6 +185,7 @@ def summarize(
     taking: list[Taking] = []
     beside: list[Beside] = []
     everyone = devices_of(recording)
+    launches = launches_of(recording)
     notes.update(dict.fromkeys(losses_of(recording, everyone)))
     for device in everyone:
         for name, number in device.not_understood:
@@ -193,13 +195,13 @@ def summarize(
             notes[f"{device.name}: {note}"] = None
         if len(device.work):
             found, exchanging = _summary(
-                recording, device, programs, choice or WindowChoice(), columns, compared
+                recording, device, programs, choice or WindowChoice(), columns, compared, launches
             )
             devices.append(found)
             beside.append(Beside(device, found.steps, found.windows.chosen, found.parts.gaps))
             if not device.part:
                 taking.append(Taking(found.name, found.number, exchanging, found.parts.window))
-    budget, paces = host_side(recording, beside)
+    budget, paces = host_side(recording, beside, launches)
     devices = [
         replace(_in_short(each), pace=pace) for each, pace in zip(devices, paces, strict=True)
     ]
@@ -257,9 +259,10 @@ def _summary(
     choice: WindowChoice,
     columns: int,
     compared: bool,
+    launches: Launches,
 ) -> tuple[DeviceSummary, Exchanging]:
     categories = categorize(device, programs)
-    steps = steps_of(recording, device)
+    steps = steps_of(recording, device, launches)
     windows = windows_of(steps, device.busy, choice)
     flying = categorize(replace(device, work=device.flying), programs)
     exchanging = exchanging_of(device, categories, flying, programs)

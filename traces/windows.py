@@ -31,11 +31,13 @@ class Window:
         """How long it is."""
         return self.end - self.begin
 
+    def holds(self, step: Step) -> bool:
+        """Whether the middle of a step lies in it: edges of work on several lines overlap."""
+        return self.begin <= (step.begin + step.end) // 2 < self.end
+
     def steps(self, steps: Steps) -> tuple[Step, ...]:
-        """The steps whose middle lies in it: edges of work on several lines overlap."""
-        return tuple(
-            row for row in steps.rows if self.begin <= (row.begin + row.end) // 2 < self.end
-        )
+        """The steps in it."""
+        return tuple(filter(self.holds, steps.rows))
 
 
 @dataclass(frozen=True, slots=True)

@@ -98,8 +98,6 @@ class _Reader:
             sections=sections,
             programs=dict(_programs(by_name.get(_METADATA, []))),
             notes=tuple(self.notes),
-            start_ns=start,
-            stop_ns=stop,
             cut=self.space.cut,
         )
 

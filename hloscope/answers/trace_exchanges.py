@@ -206,8 +206,7 @@ _WAITS = ("caused", "waited")
 
 
 def _step(device: DeviceSummary) -> Quantity:
-    window = device.windows.chosen
-    walls = [row.wall for row in device.steps.rows if window.begin <= row.begin < window.end]
+    walls = [row.wall for row in device.windows.chosen.steps(device.steps)]
     return seconds("median step", median(walls) if walls else None)
 
 

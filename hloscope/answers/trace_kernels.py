@@ -51,6 +51,7 @@ def launch_columns(launches: Mapping[str, Counter[KernelLaunch]]) -> tuple[Colum
             spare=True,
             drawn=any(each.shared_bytes is not None for each in every),
         ),
+        Column("scratch memory", Unit.BYTES, drawn=False),
         Column("occupancy", Unit.SHARE, drawn=False),
         Column("block", text=Text.WORD, drawn=False),
         Column("grid", text=Text.WORD, drawn=False),
@@ -68,6 +69,7 @@ def launch_cells(launches: Counter[KernelLaunch] | None) -> tuple[str | Quantity
     return (
         _known("registers", usual.registers, Unit.COUNT),
         _known("shared memory", usual.shared_bytes, Unit.BYTES),
+        _known("scratch memory", usual.private_bytes, Unit.BYTES),
         _known("occupancy", None if usual.occupancy is None else usual.occupancy / 100, Unit.SHARE),
         _three(usual.block),
         _three(usual.grid),

@@ -519,6 +519,11 @@ class Module:
             yield from computation.instructions
 
     @cached_property
+    def by_name(self) -> Mapping[str, Instruction]:
+        """All instructions by name, which is theirs alone in the whole module."""
+        return {instruction.name: instruction for instruction in self.instructions()}
+
+    @cached_property
     def num_instructions(self) -> int:
         """Number of instructions in all computations."""
         return sum(len(c.instructions) for c in self.computations.values())

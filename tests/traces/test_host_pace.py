@@ -81,6 +81,40 @@ def test_a_loop_that_does_not_wait_runs_ahead(looked_at):
     assert (pace.bound, pace.reason) == (Bound.DEVICE, "the device worked 100% of the time")
 
 
+def test_calls_outside_of_the_annotations_launch_none_of_their_steps(looked_at):
+    def write(path):
+        loop = gpu_loops.GpuLoop()
+        for number in range(6):
+            begin = 1000 * number
+            if number >= 3:  # three that warm up come first
+                loop.step(number, begin, 400)
+            loop.event("PjitFunction(step)", begin, 100)
+            loop.launch(begin + 50, 20, number + 1)
+            loop.kernel(begin + 200, 300, number + 1)
+        return loop.write(path)
+
+    pace = looked_at(write).pace
+    # Each launch ends at 70, and its kernel begins at 200.
+    assert [lead.time for lead in pace.leads] == [130 * US] * 3
+    assert [lead.steps for lead in pace.leads] == [0] * 3
+
+
+def test_calls_before_their_annotations_are_the_steps_in_their_order(looked_at):
+    def write(path):
+        loop = gpu_loops.GpuLoop()
+        for number in range(2):
+            begin = 1000 * number
+            loop.event("PjitFunction(step)", begin, 100)
+            loop.step(number, begin + 110, 300)
+            loop.launch(begin + 150, 20, number + 1)
+            loop.kernel(begin + 200, 300, number + 1)
+        return loop.write(path)
+
+    pace = looked_at(write).pace
+    # Each launch ends at 170, and its kernel begins at 200.
+    assert [lead.time for lead in pace.leads] == [30 * US] * 2
+
+
 def test_the_longest_gaps_say_what_the_host_did_and_where(looked_at):
     gaps = looked_at(gpu_loops.waiting).pace.gaps
     assert [(gap.begin, gap.length) for gap in gaps] == [

@@ -9,26 +9,24 @@ from hloscope.pipeline.analyses import analysis
 from hloscope.traces.summary import Trace
 from hloscope.traces.tallies import UNKNOWN, Tally
 
-__all__ = ["TracedProgram", "match_traced_program"]
+__all__ = ["TracedMatch", "match_trace"]
 
 _MOST = 0.5
 _NOTHING = Tally(0, 0)
 
 
 @dataclass(frozen=True, slots=True)
-class TracedProgram:
+class TracedMatch:
     """How a trace and a program go together, as shares (0..1) of the trace's time.
 
     Attributes:
         name_share: Spent in a module of the program's name.
         instruction_share: Spent in instructions of names that the program has.
-        joined_share: Of what the recording itself embeds an HLO instruction for.
         longest: The module that most of the time was spent in; empty where none is named.
     """
 
     name_share: float
     instruction_share: float
-    joined_share: float
     longest: str
 
     @property
@@ -50,23 +48,19 @@ class TracedProgram:
 
 
 @analysis
-def match_traced_program(trace: Trace, module: Module) -> TracedProgram:
+def match_trace(trace: Trace, module: Module) -> TracedMatch:
     """Hold a trace's modules and instructions against those of the program."""
-    names = {
-        instruction.name
-        for computation in module.computations.values()
-        for instruction in computation.instructions
-    }
-    total = named = known = joined = 0
+    total = named = known = 0
     by_module: dict[str, int] = {}
     for device in trace.devices:
         total += device.time
-        joined += device.joined
         for word, tally in device.tallies["module"].items():
             if word != UNKNOWN:
                 by_module[word] = by_module.get(word, 0) + tally.time
         named += device.tallies["module"].get(module.name, _NOTHING).time
-        known += sum(tally.time for word, tally in device.tallies["op"].items() if word in names)
+        known += sum(
+            tally.time for word, tally in device.tallies["op"].items() if word in module.by_name
+        )
     total = max(total, 1)
     longest = max(by_module, key=lambda word: by_module[word], default="")
-    return TracedProgram(named / total, known / total, joined / total, longest)
+    return TracedMatch(named / total, known / total, longest)
