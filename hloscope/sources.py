@@ -25,6 +25,7 @@ __all__ = [
     "is_compiled_here",
     "list_modules",
     "load",
+    "may_be_profile",
 ]
 
 Subject = ArtifactSubject | ModuleSubject
@@ -240,13 +241,18 @@ def _modules(text: str, name: str | None) -> tuple[list[LoadedModule], bool]:
     """What a file, a folder or stdin holds, and whether it is a profile."""
     from hloscope.ir.load import load_modules, named
 
-    if text != "-" and os.path.exists(text) and not _holds_dump(text):
+    if may_be_profile(text) and not _holds_dump(text):
         from hloscope.profiles import is_profile, modules_of_profile
 
         if is_profile(text):
             modules = modules_of_profile(text)
             return (named(modules, name, text) if name is not None else modules), True
     return load_modules(text, name=name), False
+
+
+def may_be_profile(text: str) -> bool:
+    """Whether something may be a profile, told without loading what reads one."""
+    return os.path.isdir(text) or (os.path.exists(text) and ".xplane.pb" in text)
 
 
 def _holds_dump(text: str) -> bool:

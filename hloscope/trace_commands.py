@@ -10,7 +10,7 @@ from hloscope.errors import UsageError
 from hloscope.pipeline.findings import Report
 from hloscope.pipeline.session import Session
 from hloscope.sessions import join_of
-from hloscope.sources import Progress, Subject
+from hloscope.sources import Progress, Subject, may_be_profile
 from hloscope.subjects import ModuleSubject
 
 __all__ = ["given_trace", "mismatch_of", "profile_of", "trace"]
@@ -105,12 +105,12 @@ def trace(
 
 def profile_of(source: object) -> str | None:
     """A source of a program that is a profile: its program is read from there."""
+    path = os.fspath(source) if isinstance(source, str | os.PathLike) else ""
+    if not may_be_profile(path):
+        return None
     from hloscope.profiles import is_profile
 
-    if not isinstance(source, str | os.PathLike):
-        return None
-    path = os.fspath(source)
-    return path if os.path.exists(path) and is_profile(path) else None
+    return path if is_profile(path) else None
 
 
 def given_trace(

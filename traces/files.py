@@ -12,6 +12,7 @@ from pathlib import Path
 import numpy as np
 from numpy.typing import NDArray
 
+from hloscope import units
 from hloscope.errors import InputError, UsageError
 
 __all__ = ["Run", "content_of", "find_run", "list_runs"]
@@ -22,6 +23,7 @@ _DEEPEST = 6  # folders below the one that was given
 _FIND = "Give a .xplane.pb, a .trace.json.gz, or the folder that they are in."
 _ALLOW = "Let this user read it, or take a copy."
 _PIECE = 1 << 20  # bytes that are unpacked at once
+_MOST = 4 << 30  # bytes that a packed file may unpack to
 
 
 @dataclass(frozen=True)
@@ -195,12 +197,19 @@ def content_of(path: Path, pad: int = 0) -> tuple[NDArray[np.uint8], bool]:
 
 
 def _unpacked(path: Path, pad: int) -> tuple[NDArray[np.uint8], bool]:
-    parts, cut = [], False
+    parts, size, cut = [], 0, False
     with gzip.open(path) as file:
         try:
             # Piece by piece, so that those before a cut are kept.
             while part := file.read1(_PIECE):
                 parts.append(part)
+                size += len(part)
+                if size > _MOST:
+                    raise InputError(
+                        f"it unpacks to more than {units.byte_size(_MOST)}",
+                        place=str(path),
+                        hint="Unpack it if it really is a profile, and give that file.",
+                    )
         except EOFError:
             cut = True
     return np.frombuffer(b"".join([*parts, bytes(pad)]), np.uint8), cut

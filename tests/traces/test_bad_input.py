@@ -1,5 +1,6 @@
 """Files that are no profile, and folders without one: one message, and what to do then."""
 
+import gzip
 import json
 import os
 import random
@@ -250,3 +251,11 @@ def test_the_command_exits_with_2_and_one_message_and_with_0_for_a_part(fixtures
     done = run(written(content[:-30]))
     assert done.returncode == 0
     assert "partial  the file is cut off at byte" in re.sub(r" {2,}", "  ", done.stdout)
+
+
+def test_a_packed_file_of_no_end_is_refused(answered, monkeypatch):
+    monkeypatch.setattr("hloscope.traces.files._MOST", 1 << 22)
+    packed = gzip.compress(bytes(1 << 20)) * 6
+    found = answered(packed, "h.xplane.pb.gz")
+    assert isinstance(found, InputError)
+    assert found.message == "it unpacks to more than 4.00 MiB"
